@@ -1,0 +1,123 @@
+#include "bytes.h"
+#include "kernels.h"
+
+uint32_t brv_log2_fixed(uint64_t x)
+{
+	uint32_t whole = brv_log2(x), fraction = 0;
+	uint64_t m = whole > 31 ? x >> (whole - 31) : x << (31 - whole); /* x scaled to [2^31, 2^32) */
+	for (int bit = 15; bit >= 0; bit--) { /* squaring doubles the logarithm: its next binary digit is whether the square passes 2 */
+		m = m * m >> 31;
+		if (m >> 32) {
+			m >>= 1;
+			fraction |= 1u << bit;
+		}
+	}
+	return whole << 16 | fraction;
+}
+
+/* Two tables in turn would halve the wait for a counter that was just written, but counters are the caller's: equal neighbours are rare
+   enough in weights. */
+#define HISTOGRAM(t) \
+	for (size_t i = 0; i < count; i++) counts[((const t *)words)[i] >> shift & mask]++
+
+void brv_histogram(uint32_t *counts, const void *words, unsigned w, unsigned shift, unsigned bits, size_t count)
+{
+	const uint64_t mask = brv_mask(bits);
+	switch (brv_size(w)) {
+	case 1: HISTOGRAM(uint8_t); break;
+	case 2: HISTOGRAM(uint16_t); break;
+	case 4: HISTOGRAM(uint32_t); break;
+	default: HISTOGRAM(uint64_t); break;
+	}
+}
+
+void brv_number(uint16_t *dst, const void *words, unsigned w, const uint16_t *numbers, size_t count)
+{
+	if (brv_size(w) == 1)
+		for (size_t i = 0; i < count; i++) dst[i] = numbers[((const uint8_t *)words)[i]];
+	else
+		for (size_t i = 0; i < count; i++) dst[i] = numbers[((const uint16_t *)words)[i]];
+}
+
+/* Fibonacci hashing; linear probing in a table at most a quarter full. */
+static brv_entry *find(brv_entry *table, uint64_t word)
+{
+	size_t slot = (size_t)(word * 0x9E3779B97F4A7C15u >> (64 - BRV_TABLE_BITS));
+	while (table[slot].count && table[slot].word != word) slot = (slot + 1) & (((size_t)1 << BRV_TABLE_BITS) - 1);
+	return table + slot;
+}
+
+int brv_distinct(brv_entry *table, const void *words, unsigned w, size_t count)
+{
+	int distinct = 0;
+	for (size_t i = 0; i < count; i++) {
+		uint64_t word = brv_word(words, w, i);
+		brv_entry *e = find(table, word);
+		if (!e->count++) {
+			if (++distinct > BRV_SYMBOLS) return -1;
+			e->word = word;
+		}
+	}
+	return distinct;
+}
+
+void brv_set_number(brv_entry *table, uint64_t word, uint16_t number) { find(table, word)->number = number; }
+
+void brv_number_wide(uint16_t *dst, const void *words, unsigned w, brv_entry *table, size_t count)
+{
+	for (size_t i = 0; i < count; i++) dst[i] = find(table, brv_word(words, w, i))->number;
+}
+
+uint64_t brv_or(const void *words, unsigned w, size_t count)
+{
+	uint64_t bits = 0;
+#define OR(t) \
+	do { \
+		t part = 0; \
+		for (size_t i = 0; i < count; i++) part |= ((const t *)words)[i]; \
+		bits = part; \
+	} while (0)
+	switch (brv_size(w)) {
+	case 1: OR(uint8_t); break;
+	case 2: OR(uint16_t); break;
+	case 4: OR(uint32_t); break;
+	default: OR(uint64_t); break;
+	}
+	return bits;
+}
+
+#define BIN(t) \
+	for (size_t o = 0; o < outer; o += outer_step) \
+		for (size_t m = 0; m < mid; m++) { \
+			const t *line = (const t *)words + (o * mid + m) * inner; \
+			uint16_t *row = counts + m * BRV_BINS; \
+			for (size_t i = 0; i < inner; i += inner_step) row[bins[line[i] >> shift]]++; \
+		}
+
+void brv_bin(uint16_t *counts, const void *words, unsigned w, const uint8_t *bins, size_t outer, size_t mid, size_t inner,
+	     size_t outer_step, size_t inner_step)
+{
+	const unsigned shift = w > 16 ? w - 16 : 0;
+	switch (brv_size(w)) {
+	case 1: BIN(uint8_t); break;
+	case 2: BIN(uint16_t); break;
+	case 4: BIN(uint32_t); break;
+	default: BIN(uint64_t); break;
+	}
+}
+
+void brv_assign(uint8_t *class_of, const uint16_t *counts, const int16_t *costs, unsigned k, size_t mid)
+{
+	for (size_t m = 0; m < mid; m++) {
+		const int16_t *row = (const int16_t *)counts + m * BRV_BINS; /* at most 2^15 - 1 each */
+		int32_t least = INT32_MAX;
+		for (unsigned c = 0; c < k; c++) {
+			int32_t cost = 0;
+			for (int b = 0; b < BRV_BINS; b++) cost += row[b] * costs[c * BRV_BINS + b];
+			if (cost < least) {
+				least = cost;
+				class_of[m] = (uint8_t)c;
+			}
+		}
+	}
+}

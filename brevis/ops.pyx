@@ -1,0 +1,876 @@
+"""THE TABLE: for each operator its number, name, operand layout, type rule, and how it is run and written.
+
+A row's `check` may assume operands of its layout; `start` and `pull` may assume that all checks held; a puller asks for at most TILE
+words and never for more than are left. Knows nothing of bytecode (program), of the order of a run (interp) or of what is worth writing (search).
+To add an operator: a paragraph in spec/FORMAT.md, a function in spec/reference.py, a row here, vectors.
+"""
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from brevis.bits cimport product, stored_bytes
+from brevis.entropy cimport Histogram, Huffman, Rans, Table, frequencies, read_table
+from brevis.kernels cimport (
+    BRV_ADD, BRV_ORDERED, BRV_ROTATE, BRV_SYMBOLS, brv_alias,
+    brv_alias_build, brv_alias_bytes, brv_count_classes, brv_fill, brv_huffman_build, brv_huffman_decode, brv_log2, brv_lookup,
+    brv_map, brv_name, brv_put_field, brv_rans, brv_rans_close, brv_rans_decode, brv_rans_open, brv_same, brv_scan, brv_size,
+    brv_stretch, brv_take_field, brv_unmap, brv_unpack, brv_unscan, brv_unweave, brv_weave, brv_word,
+)
+from brevis.words cimport Words
+
+import zstandard
+
+
+class Unfit(Exception):
+    """The words are not of the form that the operator can write."""
+
+
+# ---- memory of a run ----
+
+cdef void *take(Run *run, uint64_t size) noexcept nogil:
+    """Memory that lives as long as the run; NULL where there is none. The checks have bounded `size`."""
+    cdef void **held
+    cdef void *block
+    if run.held_count == run.held_room:
+        held = <void **>realloc(run.held, (2 * run.held_room + 16) * sizeof(void *))
+        if held == NULL:
+            return NULL
+        run.held, run.held_room = held, 2 * run.held_room + 16
+    block = malloc(size + 16)
+    if block != NULL:
+        run.held[run.held_count] = block
+        run.held_count += 1
+    return block
+
+
+cdef void release(Run *run) noexcept nogil:
+    cdef size_t i
+    for i in range(run.held_count):
+        free(run.held[i])
+    free(run.held)
+    memset(run, 0, sizeof(Run))
+
+
+cdef int need_scratch(Run *run, Node *node, unsigned tiles) noexcept nogil:
+    """Scratch tiles 0 and, for two, 1 of the node's depth: one node of a depth runs at a time, and its children use deeper ones."""
+    cdef unsigned i
+    for i in range(2 * node.depth, 2 * node.depth + tiles):
+        if run.scratch[i] == NULL:
+            run.scratch[i] = take(run, TILE * sizeof(uint64_t))
+            if run.scratch[i] == NULL:
+                return NO_MEMORY
+    return OK
+
+
+cdef inline void *scratch(Run *run, Node *node, unsigned i) noexcept nogil:
+    return run.scratch[2 * node.depth + i]
+
+
+cdef inline void *behind(void *words, unsigned w, size_t i) noexcept nogil:
+    return <uint8_t *>words + i * brv_size(w)
+
+
+cdef int pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef int status = node.op.pull(run, node, dst, count)
+    node.done += count
+    return status
+
+
+cdef int pull_all(Run *run, Node *node, void *dst) noexcept nogil:
+    """All words of a node into a buffer."""
+    cdef int status
+    while node.done < node.count:
+        status = pull(run, node, behind(dst, node.width, node.done), min(<uint64_t>TILE, node.count - node.done))
+        if status:
+            return status
+    return OK
+
+
+# ---- small common rules ----
+
+cdef inline bint is_word(uint64_t x, unsigned w) noexcept nogil:
+    return w == 64 or x >> w == 0
+
+
+cdef inline unsigned index_width(uint64_t k) noexcept nogil:
+    """The ceiling of log2 k, k >= 2."""
+    return brv_log2(k - 1) + 1
+
+
+cdef int check_leaf(Node *node, uint64_t payload_size) noexcept nogil:
+    node.child_count = 0
+    node.payload_size = payload_size
+    return OK
+
+
+cdef int check_child(Node *node, Type *children, unsigned width, uint64_t count) noexcept nogil:
+    node.child_count = 1
+    children[0] = Type(width, count)
+    return OK
+
+
+cdef int check_parts(Node *node, Type *children, uint64_t total, uint64_t *last) noexcept nogil:
+    """Operands k, x1 … x(k-1): parts of at least 1 that sum to less than `total`; the rest is the last."""
+    cdef size_t i
+    if node.operands[0] > MAX_CHILDREN:
+        return INVALID
+    for i in range(1, node.operand_count):
+        if node.operands[i] < 1 or node.operands[i] >= total:
+            return INVALID
+        total -= node.operands[i]
+    last[0] = total
+    return OK
+
+
+cdef int start_nothing(Run *run, Node *node) noexcept nogil:
+    return OK
+
+
+# ---- raw, packed, zstd: fields of bits ----
+
+cdef int raw_check(Node *node, Type *children) noexcept nogil:
+    cdef uint64_t size
+    return check_leaf(node, size) if stored_bytes(node.width, node.count, &size) else INVALID
+
+cdef int fields_start(Node *node, unsigned width) noexcept nogil:
+    """FORMAT.md V2: padding is zero."""
+    cdef unsigned used = <unsigned>(width * node.count % 8)
+    return CORRUPT if used and node.payload[node.payload_size - 1] >> used else OK
+
+cdef int raw_start(Run *run, Node *node) noexcept nogil:
+    return fields_start(node, node.width)
+
+cdef int raw_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    brv_unpack(dst, node.payload, node.payload_size, node.done * node.width, node.width, count)
+    return OK
+
+def raw_encode(operands, Words words):
+    return (), (), words.tobytes()
+
+
+cdef int packed_check(Node *node, Type *children) noexcept nogil:
+    cdef uint64_t size, v = node.operands[0]
+    if v < 1 or v >= node.width or not is_word(node.operands[1], node.width) or not stored_bytes(v, node.count, &size):
+        return INVALID
+    return check_leaf(node, size)
+
+cdef int packed_start(Run *run, Node *node) noexcept nogil:
+    return fields_start(node, node.operands[0]) or need_scratch(run, node, 1)
+
+cdef int packed_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef unsigned v = node.operands[0]
+    cdef void *fields = scratch(run, node, 0)
+    brv_unpack(fields, node.payload, node.payload_size, node.done * v, v, count)
+    brv_put_field(dst, node.width, fields, v, 0, True, count)
+    brv_map(dst, BRV_ADD, node.operands[1], node.width, count)
+    return OK
+
+def packed_encode(operands, Words words):
+    """Operands: the field's width and the base."""
+    cdef unsigned v = operands[0]
+    cdef uint64_t base = operands[1], i
+    cdef Words fields = Words.room(v, words.count), shifted = copy(words)
+    brv_unmap(shifted.data, BRV_ADD, base, words.width, words.count)
+    for i in range(words.count):
+        if not is_word(shifted.word(i), v):
+            raise Unfit("packed: a word outside the range")
+    brv_take_field(fields.data, v, shifted.data, words.width, 0, words.count)
+    return (v, base), (), fields.tobytes()
+
+
+cdef int zstd_check(Node *node, Type *children) noexcept nogil:
+    if node.operands[0] < 1 or not stored_bytes(node.width, node.count, &node.charge):
+        return INVALID
+    return check_leaf(node, node.operands[0])
+
+def zstd_encode(operands, Words words):
+    """Operand: the library's level."""
+    payload = zstandard.ZstdCompressor(level=operands[0]).compress(words.tobytes())
+    return (len(payload),), (), payload
+
+
+def best_literal(Words words, zstd_level=None) -> tuple:
+    """(name, operands, payload) of the smallest literal for the words; zstd is tried where a level is given."""
+    cdef Histogram h
+    cdef Rans rans
+    cdef Huffman huffman = None
+    cdef uint64_t cost, least = <uint64_t>words.width * words.count << 16   # units of 2^-16 bit
+    name, operands, payload = "raw", (), None
+    if brv_same(words.data, words.width, words.count):
+        return "const", (words.word(0),), None
+    h = Histogram.of(words)
+    if h is not None:
+        rans = Rans.plan(h)
+        if rans.cost < least:
+            name, least = "rans", rans.cost
+        if words.count < HUFFMAN_WORDS and h.count <= 256:
+            huffman = Huffman.plan(h)
+            if huffman.cost < least:
+                name, least = "huffman", huffman.cost
+        width = brv_log2(h.symbols[h.count - 1] - h.symbols[0]) + 1
+        cost = <uint64_t>(width * words.count) << 16
+        if cost < least and width < words.width:
+            name, operands, least = "packed", (width, h.symbols[0]), cost
+    if zstd_level is not None:
+        _, _, frame = zstd_encode((zstd_level,), words)
+        if <uint64_t>len(frame) << 19 < least:
+            return "zstd", (len(frame),), frame
+    if name == "rans":
+        operands, _, payload = written_rans(rans, words)
+    elif name == "huffman":
+        operands, _, payload = written_huffman(huffman, words)
+    else:
+        operands, _, payload = encode(name, operands, words)
+    return name, operands, payload
+
+
+# ---- huffman ----
+
+cdef enum:
+    HUFFMAN_WORDS = 32768   # beyond, what its smaller table saves cannot matter, and rans is nearer to the entropy
+
+cdef struct HuffmanState:
+    uint16_t table[1 << 12]     # BRV_HUFFMAN_BITS
+    uint64_t *symbols
+    uint64_t bit
+    size_t head                 # bytes of the table in the payload
+
+cdef int sized_check(Node *node, Type *children) noexcept nogil:
+    return check_leaf(node, node.operands[0]) if node.operands[0] >= 1 else INVALID
+
+cdef int table_start(Node *node, Table *table, uint64_t size, bint rans) noexcept nogil:
+    """Reads the table at the head of the payload into memory that holds a full one."""
+    table.symbols = <uint64_t *>malloc(BRV_SYMBOLS * (sizeof(uint64_t) + sizeof(uint16_t)))
+    if table.symbols == NULL:
+        return NO_MEMORY
+    table.values = <uint16_t *>(table.symbols + BRV_SYMBOLS)
+    return OK if read_table(table, node.payload, size, node.width, rans) else CORRUPT
+
+cdef int kept_symbols(Run *run, Table *table, uint64_t **symbols) noexcept nogil:
+    symbols[0] = <uint64_t *>take(run, table.count * sizeof(uint64_t))
+    if symbols[0] == NULL:
+        return NO_MEMORY
+    memcpy(symbols[0], table.symbols, table.count * sizeof(uint64_t))
+    return OK
+
+cdef int huffman_start(Run *run, Node *node) noexcept nogil:
+    cdef Table table
+    cdef HuffmanState *state = <HuffmanState *>take(run, sizeof(HuffmanState))
+    cdef int status = NO_MEMORY if state == NULL else need_scratch(run, node, 1)
+    if status:
+        return status
+    status = table_start(node, &table, node.payload_size, False)
+    if status == OK:
+        status = kept_symbols(run, &table, &state.symbols)
+    if status == OK and brv_huffman_build(state.table, NULL, table.values, table.count):
+        status = CORRUPT
+    free(table.symbols)
+    node.state, state.bit, state.head = state, 0, table.size
+    return status
+
+cdef int huffman_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef HuffmanState *state = <HuffmanState *>node.state
+    cdef const uint8_t *data = node.payload + state.head
+    cdef size_t size = node.payload_size - state.head
+    cdef uint16_t *numbers = <uint16_t *>scratch(run, node, 0)
+    if brv_huffman_decode(numbers, state.table, data, size, &state.bit, count):
+        return CORRUPT
+    if node.done + count == node.count and ((state.bit + 7) // 8 != size or state.bit % 8 and data[size - 1] >> state.bit % 8):
+        return CORRUPT
+    brv_name(dst, numbers, state.symbols, node.width, count)
+    return OK
+
+def huffman_encode(operands, Words words):
+    return written_huffman(Huffman.plan(Histogram.of(words)), words)
+
+cdef tuple written_huffman(Huffman plan, Words words):
+    payload = plan.encode(words)
+    return (len(payload),), (), payload
+
+
+# ---- rans ----
+
+cdef struct RansState:
+    brv_alias alias
+    brv_rans coder
+    uint64_t *symbols           # of words wider than 16 bits; the others stand in the alias table
+    const uint8_t *next         # block
+    uint64_t left               # words of the open block
+    uint64_t block_words
+    size_t block
+
+cdef int rans_check(Node *node, Type *children) noexcept nogil:
+    cdef uint64_t lanes, blocks = node.operands[1], words, size
+    cdef size_t i
+    if node.operands[0] >= 64 or (node.operands[0] & 7) > 6 or blocks < 1 or blocks > node.count or node.operands[2] < 1:
+        return INVALID
+    lanes = <uint64_t>1 << (node.operands[0] & 7)
+    words = (node.count - 1) // blocks + 1
+    if (node.count - 1) // words + 1 != blocks:
+        return INVALID
+    size = node.operands[2]
+    for i in range(3, node.operand_count):
+        if node.operands[i] % 2 or node.operands[i] < 4 * lanes or size + node.operands[i] < size:
+            return INVALID
+        size += node.operands[i]
+    return check_leaf(node, size)
+
+cdef int rans_start(Run *run, Node *node) noexcept nogil:
+    cdef Table table
+    cdef RansState *state = <RansState *>take(run, sizeof(RansState))
+    cdef int status = NO_MEMORY if state == NULL else OK
+    cdef unsigned bits = <unsigned>(node.operands[0] >> 3) + 8
+    if status == OK:
+        memset(state, 0, sizeof(RansState))
+        node.state = state
+        state.next = node.payload + node.operands[2]
+        state.block_words = (node.count - 1) // node.operands[1] + 1
+        status = table_start(node, &table, node.operands[2], True)
+        if status == OK and (table.size != node.operands[2] or not frequencies(&table, bits)):
+            status = CORRUPT
+        if status == OK:
+            status = rans_tables(run, node, state, &table, bits)
+        free(table.symbols)
+    return status
+
+cdef int rans_tables(Run *run, Node *node, RansState *state, Table *table, unsigned bits) noexcept nogil:
+    # all slots in one table are faster where they are worth building, and bounded: 32 KiB a node, 8 bytes a word
+    cdef bint flat = bits <= 12 and node.count >> bits
+    cdef void *room = take(run, brv_alias_bytes(table.count, bits, flat))
+    cdef uint16_t *names = NULL
+    cdef size_t i
+    cdef int status
+    if room == NULL:
+        return NO_MEMORY
+    if node.width <= 16:
+        names = <uint16_t *>table.symbols   # narrowed in place: entry i is read before it is overwritten
+        for i in range(table.count):
+            names[i] = <uint16_t>table.symbols[i]
+    else:
+        status = kept_symbols(run, table, &state.symbols) or need_scratch(run, node, 1)
+        if status:
+            return status
+    brv_alias_build(&state.alias, room, table.values, names, table.count, bits, flat)
+    return OK
+
+cdef int rans_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef RansState *state = <RansState *>node.state
+    cdef size_t part, at = 0, size
+    cdef bint named = state.symbols == NULL
+    cdef unsigned w = node.width if named else 16
+    cdef void *out = dst if named else scratch(run, node, 0)
+    while at < count:
+        if state.left == 0:
+            size = node.operands[3 + state.block]
+            if brv_rans_open(&state.coder, state.next, size, 1u << (node.operands[0] & 7)):
+                return CORRUPT
+            state.left = min(state.block_words, node.count - node.done - at)
+            state.next += size
+            state.block += 1
+        part = min(state.left, <uint64_t>(count - at))
+        if brv_rans_decode(&state.coder, &state.alias, behind(out, w, at), brv_size(w), part):
+            return CORRUPT
+        state.left -= part
+        at += part
+        if state.left == 0 and brv_rans_close(&state.coder):
+            return CORRUPT
+    if not named:
+        brv_name(dst, <const uint16_t *>out, state.symbols, node.width, count)
+    return OK
+
+def rans_encode(operands, Words words):
+    return written_rans(Rans.plan(Histogram.of(words)), words)
+
+cdef tuple written_rans(Rans plan, Words words):
+    operands, payload = plan.encode(words)
+    return operands, (), payload
+
+
+# ---- const ----
+
+cdef int const_check(Node *node, Type *children) noexcept nogil:
+    return check_leaf(node, 0) if is_word(node.operands[0], node.width) else INVALID
+
+cdef int const_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    brv_fill(dst, node.operands[0], node.width, count)
+    return OK
+
+def const_encode(operands, Words words):
+    if not brv_same(words.data, words.width, words.count):
+        raise Unfit("const: words differ")
+    return (words.word(0),), (), None
+
+
+# ---- concat ----
+
+cdef int concat_check(Node *node, Type *children) noexcept nogil:
+    cdef uint64_t last
+    cdef size_t i
+    if check_parts(node, children, node.count, &last):
+        return INVALID
+    node.child_count = <unsigned>node.operand_count
+    for i in range(node.child_count - 1):
+        children[i] = Type(node.width, node.operands[1 + i])
+    children[node.child_count - 1] = Type(node.width, last)
+    return OK
+
+cdef int concat_start(Run *run, Node *node) noexcept nogil:
+    node.state = node.children
+    return OK
+
+cdef int concat_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef Node *child = <Node *>node.state
+    cdef size_t at = 0, part
+    cdef int status
+    while at < count:
+        while child.done == child.count:
+            child += 1
+        part = min(<uint64_t>(count - at), child.count - child.done)
+        status = pull(run, child, behind(dst, node.width, at), part)
+        if status:
+            return status
+        at += part
+    node.state = child
+    return OK
+
+def concat_encode(operands, Words words):
+    """Operands: the lengths of all parts but the last."""
+    cdef size_t at = 0
+    parts = []
+    for length in (*operands, words.count - sum(operands)):
+        parts.append(words.part(at, length))
+        at += length
+    return (len(parts), *operands), tuple(parts), None
+
+
+# ---- repeat ----
+
+cdef struct Buffered:
+    void *words
+    size_t at                   # the next word
+    size_t left                 # of a run (lookup)
+
+cdef int repeat_check(Node *node, Type *children) noexcept nogil:
+    cdef uint64_t k = node.operands[0]
+    if k < 2 or node.count % k:
+        return INVALID
+    if not product(brv_size(node.width), node.count // k, &node.charge):
+        return INVALID
+    return check_child(node, children, node.width, node.count // k)
+
+cdef int buffer_start(Run *run, Node *node) noexcept nogil:
+    node.state = take(run, sizeof(Buffered))
+    if node.state == NULL:
+        return NO_MEMORY
+    memset(node.state, 0, sizeof(Buffered))
+    return OK
+
+cdef int fill_buffer(Run *run, Node *node, Node *child) noexcept nogil:
+    """The child's words, once, before the node's first."""
+    cdef Buffered *state = <Buffered *>node.state
+    if state.words != NULL:
+        return OK
+    state.words = take(run, node.charge)
+    return NO_MEMORY if state.words == NULL else pull_all(run, child, state.words)
+
+cdef int repeat_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef Buffered *state = <Buffered *>node.state
+    cdef size_t at = 0, part, period = node.children[0].count
+    cdef int status = fill_buffer(run, node, node.children)
+    if status:
+        return status
+    while at < count:
+        part = min(count - at, period - state.at)
+        memcpy(behind(dst, node.width, at), behind(state.words, node.width, state.at), part * brv_size(node.width))
+        at += part
+        state.at = (state.at + part) % period
+    return OK
+
+def repeat_encode(operands, Words words):
+    """Operand: how often."""
+    cdef size_t k = operands[0], period = words.count // k, size = brv_size(words.width)
+    if words.count % k or memcmp(words.data, <uint8_t *>words.data + period * size, (words.count - period) * size):
+        raise Unfit("repeat: words differ")
+    return (k,), (words.part(0, period),), None
+
+
+# ---- map ----
+
+cdef int map_check(Node *node, Type *children) noexcept nogil:
+    cdef uint64_t f = node.operands[0]
+    if f > BRV_ORDERED:
+        return INVALID
+    if f == BRV_ROTATE and (node.operands[1] < 1 or node.operands[1] >= node.width):
+        return INVALID
+    if f <= BRV_ADD and not is_word(node.operands[1], node.width):
+        return INVALID
+    return check_child(node, children, node.width, node.count)
+
+cdef inline uint64_t map_operand(Node *node) noexcept nogil:
+    return node.operands[1] if node.operand_count > 1 else 0
+
+cdef int map_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef int status = pull(run, node.children, dst, count)
+    if status == OK:
+        brv_map(dst, <unsigned>node.operands[0], map_operand(node), node.width, count)
+    return status
+
+def map_encode(operands, Words words):
+    cdef Words child = copy(words)
+    cdef unsigned f = operands[0]
+    cdef uint64_t operand = operands[1] if len(operands) > 1 else 0
+    with nogil:
+        brv_unmap(child.data, f, operand, child.width, child.count)
+    return operands, (child,), None
+
+cdef Words copy(Words words):
+    cdef Words twin = Words.room(words.width, words.count)
+    memcpy(twin.data, words.data, words.count * brv_size(words.width))
+    return twin
+
+
+# ---- scan ----
+
+cdef int scan_check(Node *node, Type *children) noexcept nogil:
+    if node.operands[0] > BRV_ADD or not is_word(node.operands[1], node.width) or node.count < 2:
+        return INVALID
+    return check_child(node, children, node.width, node.count - 1)
+
+cdef int scan_start(Run *run, Node *node) noexcept nogil:
+    node.state = take(run, sizeof(uint64_t))
+    if node.state == NULL:
+        return NO_MEMORY
+    (<uint64_t *>node.state)[0] = node.operands[1]
+    return OK
+
+cdef int scan_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef uint64_t *last = <uint64_t *>node.state
+    cdef int status
+    if node.done == 0:
+        brv_fill(dst, last[0], node.width, 1)
+        dst = behind(dst, node.width, 1)
+        count -= 1
+    if count == 0:
+        return OK
+    status = pull(run, node.children, dst, count)
+    if status == OK:
+        last[0] = brv_scan(dst, <unsigned>node.operands[0], last[0], node.width, count)
+    return status
+
+def scan_encode(operands, Words words):
+    """Operand: 0 for xor, 1 for add."""
+    if words.count < 2:
+        raise Unfit("scan: one word")
+    cdef Words child = Words.room(words.width, words.count - 1)
+    brv_unscan(child.data, words.data, operands[0], words.width, child.count)
+    return (operands[0], words.word(0)), (child,), None
+
+
+# ---- merge ----
+
+cdef int merge_check(Node *node, Type *children) noexcept nogil:
+    cdef uint64_t last
+    cdef size_t i
+    if check_parts(node, children, node.width, &last):
+        return INVALID
+    node.child_count = <unsigned>node.operand_count
+    for i in range(node.child_count - 1):
+        children[i] = Type(<unsigned>node.operands[1 + i], node.count)
+    children[node.child_count - 1] = Type(<unsigned>last, node.count)
+    return OK
+
+cdef int one_tile_start(Run *run, Node *node) noexcept nogil:
+    return need_scratch(run, node, 1)
+
+cdef int merge_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef void *field = scratch(run, node, 0)
+    cdef unsigned i, shift = node.width
+    cdef int status
+    for i in range(node.child_count):
+        status = pull(run, &node.children[i], field, count)
+        if status:
+            return status
+        shift -= node.children[i].width
+        brv_put_field(dst, node.width, field, node.children[i].width, shift, i == 0, count)
+    return OK
+
+def merge_encode(operands, Words words):
+    """Operands: the widths of all fields but the last."""
+    cdef unsigned shift = words.width, width
+    cdef Words field
+    fields = []
+    for width in (*operands, words.width - sum(operands)):
+        shift -= width
+        field = Words.room(width, words.count)
+        with nogil:
+            brv_take_field(field.data, width, words.data, words.width, shift, words.count)
+        fields.append(field)
+    return (len(fields), *operands), tuple(fields), None
+
+
+# ---- stretch ----
+
+cdef struct StretchState:
+    uint64_t word
+    uint64_t left               # copies of it that are still to be given
+
+cdef int stretch_check(Node *node, Type *children) noexcept nogil:
+    cdef uint64_t r = node.operands[0]
+    if r < 2 or node.count % r:
+        return INVALID
+    return check_child(node, children, node.width, node.count // r)
+
+cdef int stretch_start(Run *run, Node *node) noexcept nogil:
+    node.state = take(run, sizeof(StretchState))
+    if node.state == NULL:
+        return NO_MEMORY
+    memset(node.state, 0, sizeof(StretchState))
+    return need_scratch(run, node, 1)
+
+cdef int stretch_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef StretchState *state = <StretchState *>node.state
+    cdef uint64_t r = node.operands[0]
+    cdef void *words = scratch(run, node, 0)
+    cdef size_t part = min(state.left, <uint64_t>count), whole
+    cdef int status
+    brv_fill(dst, state.word, node.width, part)
+    state.left -= part
+    whole = (count - part) // r
+    if whole:
+        status = pull(run, node.children, words, whole)
+        if status:
+            return status
+        brv_stretch(behind(dst, node.width, part), words, r, node.width, whole)
+        part += whole * r
+    if part < count:
+        status = pull(run, node.children, words, 1)
+        if status:
+            return status
+        state.word = brv_word(words, node.width, 0)
+        state.left = r - (count - part)
+        brv_fill(behind(dst, node.width, part), state.word, node.width, count - part)
+    return OK
+
+def stretch_encode(operands, Words words):
+    """Operand: the length of the runs."""
+    cdef size_t r = operands[0], i, size = brv_size(words.width)
+    cdef Words child = Words.room(words.width, words.count // r)
+    if words.count % r:
+        raise Unfit("stretch: no whole number of runs")
+    for i in range(child.count):
+        if not brv_same(behind(words.data, words.width, i * r), words.width, r):
+            raise Unfit("stretch: words of a run differ")
+        memcpy(behind(child.data, words.width, i), behind(words.data, words.width, i * r), size)
+    return (r,), (child,), None
+
+
+# ---- weave ----
+
+cdef int weave_check(Node *node, Type *children) noexcept nogil:
+    cdef uint64_t last
+    cdef size_t i, k = node.operand_count
+    if check_parts(node, children, node.count, &last):
+        return INVALID
+    node.child_count = <unsigned>k + 1
+    children[0] = Type(index_width(k), node.count)
+    for i in range(1, k):
+        children[i] = Type(node.width, node.operands[i])
+    children[k] = Type(node.width, last)
+    return OK
+
+cdef int two_tiles_start(Run *run, Node *node) noexcept nogil:
+    return need_scratch(run, node, 2)
+
+cdef int weave_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef uint8_t *select = <uint8_t *>scratch(run, node, 0)
+    cdef void *words = scratch(run, node, 1)
+    cdef const void *sources[MAX_CHILDREN]
+    cdef uint64_t counts[MAX_CHILDREN]
+    cdef unsigned j, k = node.child_count - 1
+    cdef Node *child
+    cdef int status = pull(run, node.children, select, count)
+    if status == OK and brv_count_classes(counts, select, k, count):
+        status = CORRUPT
+    if status:
+        return status
+    for j in range(k):
+        child = &node.children[1 + j]
+        sources[j] = words
+        if counts[j] > child.count - child.done:
+            return CORRUPT
+        if counts[j]:
+            status = pull(run, child, words, counts[j])
+            if status:
+                return status
+            words = behind(words, node.width, counts[j])
+    brv_weave(dst, select, sources, k, node.width, count)
+    return OK
+
+def weave_encode(operands, Words words):
+    """Operands: the number of classes, and the selectors as Words."""
+    cdef unsigned k = operands[0], j
+    cdef Words select = operands[1], part
+    cdef uint64_t counts[MAX_CHILDREN]
+    cdef void *into[MAX_CHILDREN]
+    parts = []
+    if select.count != words.count or brv_count_classes(counts, <const uint8_t *>select.data, k, words.count):
+        raise ValueError("weave: selectors do not fit the words")
+    for j in range(k):
+        if counts[j] == 0:
+            raise Unfit("weave: an empty class")
+        part = Words.room(words.width, counts[j])
+        into[j] = part.data
+        parts.append(part)
+    with nogil:
+        brv_unweave(into, <const uint8_t *>select.data, words.data, k, words.width, words.count)
+    return (k, *[counts[j] for j in range(k - 1)]), (select, *parts), None
+
+
+# ---- lookup ----
+
+cdef int lookup_check(Node *node, Type *children) noexcept nogil:
+    cdef uint64_t r = node.operands[0], m = node.operands[1], words
+    if r < 1 or node.count % r or m < 2 or not product(m, r, &words) or words > node.count:
+        return INVALID
+    if not product(brv_size(node.width), words, &node.charge):
+        return INVALID
+    node.child_count = 2
+    children[0] = Type(index_width(m), node.count // r)
+    children[1] = Type(node.width, words)
+    return OK
+
+cdef int lookup_start(Run *run, Node *node) noexcept nogil:
+    return buffer_start(run, node) or need_scratch(run, node, 2)
+
+cdef int lookup_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef int status = fill_buffer(run, node, &node.children[1])
+    if status:
+        return status
+    return lookup_words(run, node, dst, count) if node.operands[0] == 1 else lookup_runs(run, node, dst, count)
+
+cdef int pull_indices(Run *run, Node *node, uint32_t **index, size_t count) noexcept nogil:
+    cdef void *narrow = scratch(run, node, 0)
+    cdef int status = pull(run, node.children, narrow, count)
+    index[0] = <uint32_t *>scratch(run, node, 1)
+    brv_put_field(index[0], 32, narrow, node.children[0].width, 0, True, count)
+    return status
+
+cdef int lookup_words(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef uint32_t *index
+    cdef int status = pull_indices(run, node, &index, count)
+    if status:
+        return status
+    return CORRUPT if brv_lookup(dst, index, (<Buffered *>node.state).words, node.operands[1], node.width, count) else OK
+
+cdef int lookup_runs(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
+    cdef Buffered *state = <Buffered *>node.state
+    cdef uint32_t *index
+    cdef uint64_t r = node.operands[0]
+    cdef size_t at = 0, part, i, batch, size = brv_size(node.width)
+    cdef int status
+    while at < count:
+        batch = 0 if state.left else max((count - at) // r, 1)  # whole runs, or one that goes on in the next tile
+        if batch:
+            status = pull_indices(run, node, &index, batch)
+            if status:
+                return status
+        for i in range(max(batch, 1)):
+            if batch:
+                if index[i] >= node.operands[1]:
+                    return CORRUPT
+                state.at, state.left = index[i] * r, r
+            part = min(<uint64_t>(count - at), state.left)
+            memcpy(behind(dst, node.width, at), behind(state.words, node.width, state.at), part * size)
+            at += part
+            state.at += part
+            state.left -= part
+    return OK
+
+def lookup_encode(operands, Words words):
+    """Operand: the length of the runs. The table holds the distinct runs: in ascending order for runs of one word, else as they come."""
+    cdef size_t r = operands[0], i, size = brv_size(words.width) * r
+    cdef Words index, table
+    if words.count % r:
+        raise Unfit("lookup: no whole number of runs")
+    if r == 1:
+        return palette_encode(words)
+    numbers = {}
+    order = [numbers.setdefault((<uint8_t *>words.data)[i * size:(i + 1) * size], len(numbers)) for i in range(words.count // r)]
+    if len(numbers) < 2:
+        raise Unfit("lookup: one run")
+    table = Words.room(words.width, len(numbers) * r)
+    for i, run in enumerate(numbers):
+        memcpy(<uint8_t *>table.data + i * size, <const uint8_t *>run, size)
+    index = Words.room(32, len(order))
+    for i in range(index.count):
+        (<uint32_t *>index.data)[i] = order[i]
+    return (r, len(numbers)), (narrowed(index, index_width(len(numbers))), table), None
+
+cdef tuple palette_encode(Words words):
+    cdef Histogram h = Histogram.of(words)
+    cdef Words table, index
+    cdef uint16_t *numbers
+    cdef size_t i
+    if h is None or h.count < 2:
+        raise Unfit("lookup: too many or too few distinct words")
+    table = Words.room(words.width, h.count)
+    for i in range(h.count):
+        brv_fill(behind(table.data, words.width, i), h.symbols[i], words.width, 1)
+    index = Words.room(16, words.count)
+    numbers = h.number(words)
+    memcpy(index.data, numbers, words.count * sizeof(uint16_t))
+    free(numbers)
+    return (1, h.count), (narrowed(index, index_width(h.count)), table), None
+
+cdef Words narrowed(Words words, unsigned width):
+    cdef Words fields = Words.room(width, words.count)
+    brv_take_field(fields.data, width, words.data, words.width, 0, words.count)
+    return fields
+
+
+# ---- the rows ----
+
+cdef Op ROWS[14]
+cdef const Op *BY_NUMBER[256]
+
+cdef void row(size_t i, uint8_t number, const char *name, const char *layout, check_function check, start_function start,
+              pull_function pull_words, bint decompress=False) noexcept:
+    ROWS[i] = Op(number, name, layout, 1, decompress, check, start, pull_words)
+    BY_NUMBER[number] = &ROWS[i]
+
+# Operand layouts: v a varint; P a number k and k - 1 more; B a number b and b + 1 more; F a function of map and its operand, if it has one.
+row(0, 0x01, b"raw", b"", raw_check, raw_start, raw_pull)
+row(1, 0x02, b"packed", b"vv", packed_check, packed_start, packed_pull)
+row(2, 0x03, b"huffman", b"v", sized_check, huffman_start, huffman_pull)
+row(3, 0x04, b"rans", b"vB", rans_check, rans_start, rans_pull)
+row(4, 0x05, b"zstd", b"v", zstd_check, raw_start, raw_pull, True)
+row(5, 0x10, b"const", b"v", const_check, start_nothing, const_pull)
+row(6, 0x11, b"concat", b"P", concat_check, concat_start, concat_pull)
+row(7, 0x12, b"repeat", b"v", repeat_check, buffer_start, repeat_pull)
+row(8, 0x13, b"map", b"F", map_check, start_nothing, map_pull)
+row(9, 0x14, b"scan", b"vv", scan_check, scan_start, scan_pull)
+row(10, 0x15, b"merge", b"P", merge_check, one_tile_start, merge_pull)
+row(11, 0x16, b"stretch", b"v", stretch_check, stretch_start, stretch_pull)
+row(12, 0x17, b"weave", b"P", weave_check, two_tiles_start, weave_pull)
+row(13, 0x18, b"lookup", b"vv", lookup_check, lookup_start, lookup_pull)
+
+cdef const Op *op_at(uint8_t number) noexcept nogil:
+    """The row of an opcode, or NULL."""
+    return BY_NUMBER[number]
+
+cdef const Op *op_named(str name) except NULL:
+    for op in ROWS:
+        if op.name == name.encode():
+            return BY_NUMBER[op.number]
+    raise KeyError(name)
+
+def table() -> list[tuple[int, str, str, int]]:
+    """(number, name, operand layout, since) of every operator."""
+    return [(op.number, op.name.decode(), op.layout.decode(), op.since) for op in ROWS]
+
+def encode(str name, tuple operands, Words words):
+    """(operands to write, streams for the children, payload or None) that make exactly these words, or Unfit.
+
+    What the operands say is told by the operator's function above: what is to be chosen, not what follows from the words.
+    """
+    return globals()[name + "_encode"](operands, words)

@@ -1,0 +1,222 @@
+"""The choice of a shape: a short list of families, compared by what their evidence says that they would cost.
+
+The one room that a better search replaces: everybody else calls `choose`. May assume words of whole chunks. Decides in integers, so alike everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from brevis import program
+from brevis.entropy import distinct
+from brevis.ops import Unfit
+from brevis.program import LITERAL, Term
+from brevis.search.estimate import UNIT, Evidence, Lines, clean_bits, periods, table_cost
+from brevis.search.shapes import LIT, RAW, Axis, Classes, Dealt, Float, Records, Shape, words_of
+from brevis.words import Words
+
+# (bits of the exponent, bits of the word) of the floating-point types; a complex number is two floats
+FLOATS = {"F16": (5, 16), "BF16": (8, 16), "F32": (8, 32), "C64": (8, 32), "F64": (11, 64)}
+SMALL_FLOATS = {"F8_E5M2": 5, "F8_E5M2FNUZ": 5, "F8_E4M3": 4, "F8_E4M3FNUZ": 4}  # their words are symbols as they are
+WIDTHS = {"I16": 16, "U16": 16, "I32": 32, "U32": 32, "I64": 64, "U64": 64}
+SAMPLE = 1 << 17  # bytes on which programs are tried out where no estimate is at hand
+RAW_COST = 64  # bytes that a chunk costs at least, about: below, looking for more than a literal does not pay
+MOST_AXES = 4
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What a level looks at."""
+
+    mantissa: int  # top bits that may join the exponent
+    classes: tuple[int, ...]  # numbers of classes to try; the first one decides on the axis
+    zstd: int  # level of the library for text-like bytes
+
+
+EFFORTS = {
+    1: Effort(0, (), 1),
+    2: Effort(3, (), 3),
+    3: Effort(3, (4,), 3),
+    4: Effort(4, (4, 8), 6),
+    5: Effort(4, (4, 2, 8), 9),
+    6: Effort(4, (4, 2, 8, 16), 9),
+    7: Effort(5, (4, 2, 8, 16), 12),
+    8: Effort(5, (4, 2, 8, 16, 32), 15),
+    9: Effort(6, (4, 2, 3, 6, 8, 12, 16, 24, 32, 48, 64), 19),
+}
+
+
+def choose(content, kind, level: int) -> Shape:
+    """The shape for a tensor (or other run of bytes) whose first chunk is `content`."""
+    effort = EFFORTS[level]
+    if kind.dtype in FLOATS:
+        exponent, width = FLOATS[kind.dtype]
+        shapes = list(floats(content, exponent, width, kind, effort))
+    elif kind.dtype in WIDTHS:
+        shapes = list(integers(content, WIDTHS[kind.dtype]))
+    elif kind.dtype is not None:
+        shapes = list(symbols(content, kind, effort))
+    else:
+        shapes = list(anonymous(content, effort))
+    return shapes[0] if len(shapes) == 1 else smallest(shapes, content)
+
+
+def encode_fallback(content, kind, level: int) -> tuple[int, bytes]:
+    """(width, program) for any content, whatever it is: chosen for itself, at worst stored as it is."""
+    raw = 8, program.write(program.encode(RAW, Words.of(content, 8)))
+    try:
+        shape = choose(content, kind, level)
+        chosen = shape.width, shape.encode(content)
+    except Unfit:
+        return raw
+    return min(chosen, raw, key=lambda option: len(option[1]))
+
+
+def smallest(shapes: list[Shape], content) -> Shape:
+    """The shape that writes a sample of the content in the fewest bytes; the earlier one on a tie."""
+    sample = memoryview(content).cast("B")[:SAMPLE]
+
+    def size(shape: Shape) -> int:
+        try:
+            return len(shape.encode(sample))
+        except Unfit:
+            return len(sample) + RAW_COST
+
+    return min(shapes, key=size)
+
+
+def text(effort: Effort) -> Shape:
+    """Bytes with repetitions of any kind."""
+    return Shape(8, Term(LITERAL, (effort.zstd,)))
+
+
+# ---- floats ----
+
+
+def floats(content, exponent: int, width: int, kind, effort: Effort):
+    words = words_of(content, width) if memoryview(content).nbytes * 8 % width == 0 else None
+    if words is None:
+        yield text(effort)
+    elif words.count * width // 8 <= RAW_COST or words.width > 16 and few_values(words):
+        yield Shape(width, LIT)
+        yield text(effort)
+    else:
+        yield best_float(words, exponent, kind.shape, effort)[1]
+
+
+def few_values(words: Words) -> bool:
+    """Whether a palette may serve: no more distinct words than a table holds, and each often enough."""
+    count = distinct(words)
+    return count is not None and count * 8 <= words.count
+
+
+def best_float(words: Words, exponent: int, shape: tuple[int, ...], effort: Effort) -> tuple[int, Float]:
+    """(estimated cost in units, shape)."""
+    evidence = Evidence(words)
+    free = words.width - 1 - exponent
+    options = [
+        (cost + (free - mantissa + (not signed)) * words.count * UNIT, mantissa, signed, tables)
+        for mantissa, signed, cost, tables in evidence.float_costs(exponent, min(effort.mantissa, free, 15 - exponent))
+    ]
+    _, mantissa, signed, tables = min(options)
+    found = Float(words.width, RAW, exponent, mantissa, signed, evidence.highest(exponent))
+    axes = axes_of(shape, words.count)
+    gain, classes = best_classes(words, found.bins(), axes, tables, effort)
+    further = classes.k - 1 if classes else 0  # tables: with them, fewer symbols pay
+    cost, mantissa, signed, _ = min((cost + further * table_cost(tables), *rest, tables) for cost, *rest, tables in options)
+    clean_gain, found = with_clean_bits(words, replace(found, mantissa=mantissa, signed=signed, classes=classes), axes)
+    return cost - gain - clean_gain, found
+
+
+def with_clean_bits(words: Words, found: Float, axes: list[Axis]) -> tuple[int, Float]:
+    """Low bits that are zero: in all words, or in some rows, whichever saves more."""
+    row = axes[0] if axes else Axis(words.count, 0)
+    limit = words.width - 1 - found.exponent - found.mantissa
+    clean = [min(bits, limit) for bits in clean_bits(words, row.inner)]
+    everywhere = min(clean)
+    gain, best = everywhere * words.count * UNIT, replace(found, clean=everywhere)
+    for bits in sorted(set(clean) - {everywhere}):
+        lines = sum(have >= bits for have in clean)
+        saved = (bits * lines * row.inner - len(clean) - RAW_COST * 8) * UNIT
+        if saved > gain:
+            gain, best = saved, replace(found, clean=bits, dirty_lines=row)
+    return gain, best
+
+
+def axes_of(shape: tuple[int, ...], count: int) -> list[Axis]:
+    """The axes along which scales may differ: rows, columns, and each dimension between."""
+    dims = [size for size in shape if size != 1]
+    if len(dims) < 2 or not prod(dims) or count % prod(dims):
+        return []
+    dims[-1] *= count // prod(dims)  # complex numbers
+    axes = [Axis(prod(dims[1:]), 0)]
+    axes += [Axis(prod(dims[i + 1 :]), dims[i]) for i in range(1, len(dims))]
+    if len(dims) > 2:
+        axes.append(Axis(1, prod(dims[1:])))
+    return axes[:MOST_AXES]
+
+
+def best_classes(words: Words, bins: bytes, axes: list[Axis], tables: int, effort: Effort) -> tuple[int, Classes | None]:
+    """(gain, classes): along the axis that gains most with the first number of classes, the number that gains most."""
+    best: tuple[int, Classes | None] = (0, None)
+    if not effort.classes:
+        return best
+    lines = [(axis, Lines(words, bins, *axis.split(words.count))) for axis in axes]
+    first = effort.classes[0]
+    ranked = [(line.deal(first, tables)[0], -i) for i, (_, line) in enumerate(lines) if line.mid >= 2 * first]
+    if not ranked:
+        return best
+    gain, i = max(ranked)
+    axis, line = lines[-i]
+    for k in effort.classes:
+        if line.mid >= 2 * k:
+            gain = line.deal(k, tables)[0]
+            if gain > best[0]:
+                best = gain, Classes(axis, k)
+    return best
+
+
+# ---- other types ----
+
+
+def symbols(content, kind, effort: Effort):
+    """Words of 8 bits (and what is stored in bytes): a symbol each, perhaps in classes; or text-like."""
+    words = Words.of(content, 8)
+    exponent = SMALL_FLOATS.get(kind.dtype, 0)
+    found = Dealt(8, RAW, None, exponent)
+    _, classes = best_classes(words, found.bins(), axes_of(kind.shape, words.count), 256, effort)
+    if classes:
+        yield replace(found, classes=classes)
+    yield Shape(8, LIT)
+    yield text(effort)
+
+
+def integers(content, width: int):
+    """Constants, ranges, few values, small values, slow changes."""
+    half = width // 2
+    yield Shape(width, LIT)
+    steps = Term("scan", (1,), (LIT,))
+    small = Term("merge", (half,), (LIT, LIT))
+    yield Shape(width, steps)
+    yield Shape(width, small)
+    planes = Term("merge", (8,) * (width // 8 - 1), (LIT,) * (width // 8))
+    yield Shape(width, planes)
+    yield Shape(width, Term("scan", (1,), (Term("map", (2,), (planes,)),)))
+    yield Shape(8, Term(LITERAL, (3,)))
+
+
+def anonymous(content, effort: Effort):
+    """Bytes of an unknown kind: floats of some width, records, a literal, or text."""
+    view = memoryview(content).cast("B")
+    size = len(view) // 8 * 8
+    yield text(effort)
+    if size < 512:
+        return
+    head = view[: min(size, SAMPLE)]
+    for exponent, width in sorted(set(FLOATS.values())):
+        if len(view) * 8 % width == 0:
+            yield best_float(Words.of(head, width), exponent, (), effort)[1]
+    for period in periods(Words.of(head, 8)):
+        if len(view) % period == 0:
+            yield Records(8, RAW, period)

@@ -1,0 +1,76 @@
+"""Streams as the encoder holds them: words of one width in machine-sized containers.
+
+May assume that widths are 1 to 64. Knows nothing of operators; the decoder does not need it.
+"""
+from libc.stdint cimport uint8_t, uint64_t, uintptr_t
+from libc.stdlib cimport calloc, free
+
+from brevis.kernels cimport brv_pack, brv_size, brv_unpack, brv_word
+
+import sys
+
+cdef bint LITTLE = sys.byteorder == "little"
+
+
+cdef class Words:
+    """`count` words of `width` bits, in containers of 1, 2, 4 or 8 bytes."""
+
+    def __dealloc__(self):
+        if self.owner is None:
+            free(self.data)
+
+    @staticmethod
+    cdef Words room(unsigned width, size_t count):
+        """Zeroed room for words that the caller fills in."""
+        cdef Words words = Words.__new__(Words)
+        words.width = width
+        words.count = count
+        words.data = calloc(count + 8, brv_size(width))
+        if words.data == NULL:
+            raise MemoryError
+        return words
+
+    @staticmethod
+    def of(content, unsigned width) -> Words:
+        """The words of a contiguous buffer of bytes (FORMAT.md §2); borrowed where its memory already is in containers."""
+        cdef Words words
+        cdef const uint8_t[::1] view = memoryview(content).cast("B")
+        cdef size_t size = view.shape[0], count = size * 8 // width
+        if size * 8 % width:
+            raise ValueError(f"{size} bytes are no whole number of {width}-bit words")
+        if LITTLE and size and width == 8 * brv_size(width) and <uintptr_t>&view[0] % brv_size(width) == 0:
+            words = Words.__new__(Words)
+            words.width, words.count, words.owner, words.data = width, count, view, <void *>&view[0]
+            return words
+        words = Words.room(width, count)
+        if size:
+            with nogil:
+                brv_unpack(words.data, &view[0], size, 0, width, count)
+        return words
+
+    cdef Words part(self, size_t start, size_t count):
+        """A run of the words, sharing their memory."""
+        cdef Words words = Words.__new__(Words)
+        words.width, words.count, words.owner = self.width, count, self
+        words.data = <uint8_t *>self.data + start * brv_size(self.width)
+        return words
+
+    def tobytes(self) -> bytes:
+        """The bit string of the words, padded with zero bits to whole bytes."""
+        cdef size_t size = (self.width * self.count + 7) // 8
+        cdef bytearray packed = bytearray(size + 8)
+        cdef uint8_t *dst = packed
+        with nogil:
+            brv_pack(dst, self.data, self.width, self.count)
+        return bytes(memoryview(packed)[:size])
+
+    def __getitem__(self, size_t i) -> int:
+        if i >= self.count:
+            raise IndexError(i)
+        return self.word(i)
+
+    def __len__(self) -> int:
+        return self.count
+
+    cdef uint64_t word(self, size_t i) noexcept nogil:
+        return brv_word(self.data, self.width, i)

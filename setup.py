@@ -1,0 +1,46 @@
+"""Build the native rooms of brevis. Everything else stands in pyproject.toml."""
+
+import os
+import sys
+from glob import glob
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+# each native room, and the C kernels that it calls
+ROOMS = {
+    "words": ["words"],
+    "entropy": ["words", "rans", "huffman", "stats"],
+    "ops": ["words", "rans", "huffman"],
+    "program": [],
+    "interp": ["words"],
+    "search.estimate": ["words", "stats"],
+}
+
+DEBUG = bool(os.environ.get("BREVIS_DEBUG"))  # bounds checks and assertions
+WINDOWS = sys.platform == "win32"
+CFLAGS = [] if WINDOWS else ["-std=c11", "-fvisibility=hidden", "-O0" if DEBUG else "-O3"]
+
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                f"brevis.{room}",
+                [f"brevis/{room.replace('.', '/')}.pyx", *(f"brevis/kernels/{kernel}.c" for kernel in kernels)],
+                include_dirs=["brevis/kernels"],
+                depends=["setup.py", *glob("brevis/kernels/*.h")],
+                extra_compile_args=CFLAGS,
+            )
+            for room, kernels in ROOMS.items()
+        ],
+        compiler_directives={
+            "language_level": 3,
+            "cdivision": True,
+            "freethreading_compatible": True,
+            "boundscheck": DEBUG,
+            "wraparound": DEBUG,
+            "initializedcheck": DEBUG,
+        },
+        nthreads=0 if WINDOWS else os.cpu_count() or 1,
+    ),
+)
