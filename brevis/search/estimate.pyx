@@ -209,7 +209,7 @@ cdef class Lines:
         cdef uint8_t *class_of = dealt
         cdef uint32_t sums[64][32]
         cdef int16_t costs[64][32]
-        cdef uint64_t before, after = 0, selector
+        cdef uint64_t before, after = 0, selector, saved
         cdef uint32_t sizes[64]
         cdef size_t symbols, m
         cdef unsigned c
@@ -231,8 +231,8 @@ cdef class Lines:
             selector = entropy(sizes, k, &symbols)
         if k < 2 or before <= after:
             return -1, bytes(dealt)
-        gain = (before - after) * self.words // self.sampled - selector - (k - 1) * table_cost(table_symbols)
-        return gain, bytes(dealt)
+        saved = (before - after) * self.words // self.sampled
+        return <int64_t>saved - <int64_t>(selector + (k - 1) * table_cost(table_symbols)), bytes(dealt)
 
     cdef void deal_by_mean(self, uint8_t *class_of, unsigned k) noexcept nogil:
         """Equal numbers of lines in each class, in the order of their mean bins (in 1/64 bin; equal ones in their own order)."""
