@@ -325,9 +325,7 @@ class Command:
             if stat.S_ISREG(there.st_mode) and os.path.samestat(source.status, there):
                 raise _Refusal("source and target are the same file")
         if path is not None:
-            # Without a source to take the mode from, it's as private as any new file.
-            mode = 0o666 if source.size() is None else 0o600
-            return Target(path, replace=self.options.force, mode=mode)
+            return Target(path, replace=self.options.force, mode=0o600)
         if not self.options.decompress and not self.options.force and os.isatty(1):
             raise _Refusal("standard output is a terminal; -f writes an archive there")
         return _StandardOutput()
@@ -347,6 +345,19 @@ class Command:
             raise _Refusal(f"unknown suffix: its name doesn't end in {SUFFIX}; -o FILE or -c decompresses it")
         return stem
 
+    def _commit(self, target: Target | _StandardOutput, source: _Source) -> None:
+        """Complete a target; it gets mode and times of the source, or the mode of any new file."""
+        status = source.status
+        if source.size() is not None:
+            mode = stat.S_IMODE(status.st_mode) & 0o777  # not the bits that lend an owner's rights
+            target.commit(mode, (status.st_atime_ns, status.st_mtime_ns))
+        elif isinstance(target, Target) and target.previous is not None:
+            target.commit()
+        else:
+            mask = os.umask(0o077)
+            os.umask(mask)
+            target.commit(0o666 & ~mask)
+
     # The four kinds of work
 
     def _convert(self, name: str, source: _Source) -> None:
@@ -355,11 +366,7 @@ class Command:
         with self.target as target, self._progress(name, source) as progress:
             work = self._decode if self.options.decompress else self._encode
             read, written = work(source, progress, target.write)
-            status = source.status
-            if source.size() is None:
-                target.commit()
-            else:
-                target.commit(stat.S_IMODE(status.st_mode) & 0o777, (status.st_atime_ns, status.st_mtime_ns))
+            self._commit(target, source)
         self._tell(name, f"{read} -> {written} bytes, {shown(target.path)}")
         if self.options.remove and target.regular and source.path is not None:
             _sync_folder(target.path)

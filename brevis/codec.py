@@ -15,11 +15,12 @@ from functools import partial
 from pickle import PickleBuffer
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
-from brevis import interp, search
+from brevis import search
 from brevis.errors import CorruptError, LimitError
 from brevis.frame import (
     CHUNK,
     LAYOUT,
+    MAX_LAYOUT_CONTENT,
     Block,
     Buffer,
     Entry,
@@ -30,6 +31,7 @@ from brevis.frame import (
     read_layout,
     write_layout,
 )
+from brevis.interp import run
 from brevis.sources import Cut, Kind, Layout, plain, plan, safetensors
 
 CHUNK_SIZE = 4 << 20
@@ -241,7 +243,9 @@ class Encoder:
         self._ready.append(self._writer.header())
         if layout.source:
             self._ready.append(self._writer.metadata({"source": layout.source.encode()}))
-        for content in _layout_contents(layout.entries, 1 << self._writer.chunk_log2):
+        for content in _layout_contents(
+            layout.entries, min(1 << self._writer.chunk_log2, MAX_LAYOUT_CONTENT)
+        ):
             self._add(_encode_layout, content, self._level)
         self._cuts = plan.cuts(layout, self._chunk_size)
         self._cut = next(self._cuts)
@@ -321,7 +325,7 @@ def decode_chunk(block: Block, out: Buffer | None = None) -> memoryview:
     content = memoryview(bytearray(block.content_length)) if out is None else byte_view(out)
     if len(content) != block.content_length:
         raise ValueError(f"a buffer of {len(content)} bytes is not one of {block.content_length}")
-    interp.run(block.program, block.width, content, block.offset, block.program_offset)
+    run(block.program, block.width, content, block.offset, block.program_offset)
     if crc32(content) != block.content_crc:
         raise CorruptError(
             "the checksum of a chunk's content is wrong: fetch the file again or restore a copy", block.offset
@@ -371,21 +375,18 @@ def decode_blocks(
     read_size: int | None = _READ_SIZE,
 ) -> Generator[memoryview, None, None]:
     """Yield the content of a whole archive, as `decode_each` does, reading it in order (see `events`)."""
-    everything = events(read, read_size, layouts=on_layout is not None)
-    blocks = (event for event in everything if isinstance(event, Block))
+    blocks = (event for event in events(read, read_size) if isinstance(event, Block))
     yield from decode_each(blocks, threads=threads, into=into, on_layout=on_layout)
 
 
-def events(
-    read: Callable[[int], Buffer], read_size: int | None = _READ_SIZE, *, layouts: bool = True
-) -> Iterator[Event]:
+def events(read: Callable[[int], Buffer], read_size: int | None = _READ_SIZE) -> Iterator[Event]:
     """Read an archive in order and yield what is in it.
 
     `read` may return less than it is asked for, and nothing at the end only. Before bytes have come it is
     asked for `read_size` at most, as the size of a record may be a lie; None is for memory, where it costs
-    nothing to ask. Without `layouts` nobody looks into these.
+    nothing to ask.
     """
-    parser = parse(layouts)
+    parser = parse()
     answer: Any = None
     while True:
         try:

@@ -28,12 +28,12 @@ cdef bint read_table(Table *t, const uint8_t *data, size_t size, unsigned width,
     cdef uint64_t symbol, run, gap, z, highest = <uint64_t>-1 >> (64 - width)
     cdef size_t i = 0, j
     cdef int64_t value = 0
-    t.count = read_bits(&c, 12) + 2
+    t.count = read_bits(&c, 12) + 1
     t.precision = read_bits(&c, 4) if rans else 0
     symbol = read_bits(&c, width)
     gap_order = read_bits(&c, 6)
     value_order = read_bits(&c, 4)
-    if c.bad or t.count > BRV_SYMBOLS:
+    if c.bad or t.count < 2:
         return False
     while True:
         run = read_golomb(&c, 1)
@@ -185,7 +185,7 @@ cdef bytes write_table(Histogram h, const uint16_t *values, int precision):
     cdef bytearray room = bytearray((12 + 4 + h.width + 10 + gap_bits + value_bits + 7) // 8 + 1)
     cdef Writer c = Writer(room, 0)
     cdef size_t i = 0, j
-    put_bits(&c, h.count - 2, 12)
+    put_bits(&c, h.count - 1, 12)
     if precision >= 0:
         put_bits(&c, precision, 4)
     put_bits(&c, h.symbols[0], h.width)

@@ -7,7 +7,6 @@ offset that the specification demands. It does not know what a program means, no
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from math import prod
 from struct import Struct
 from typing import NamedTuple, NoReturn, TypeAlias
 
@@ -38,6 +37,7 @@ FOOTER_SIZE = RECORD_OVERHEAD + _FOOTER.size
 MIN_INDEX_SIZE = RECORD_OVERHEAD + 2
 
 MIN_BLOCK_LENGTH = _BLOCK.size + 1
+MAX_LAYOUT_CONTENT = 1 << 20
 MAX_NOTE_LENGTH = 1 << 24  # of a metadata or pad record's body
 MAX_NAME_SIZE = 65_535
 MAX_DTYPE_SIZE = 255
@@ -233,10 +233,14 @@ def check_body(data: Buffer, offset: int, length: int) -> memoryview:
     return view[:length]
 
 
+def _max_content(tag: int, chunk_log2: int) -> int:
+    return min(1 << chunk_log2, MAX_LAYOUT_CONTENT) if tag == LAYOUT else 1 << chunk_log2
+
+
 def _block(tag: int, offset: int, body: memoryview, chunk_log2: int) -> Block:
     """Take apart the body of a chunk or layout record [K1, L1]."""
     length, crc, width = _BLOCK.unpack_from(body)
-    if not 1 <= length <= 1 << chunk_log2:
+    if not 1 <= length <= _max_content(tag, chunk_log2):
         raise MalformedError(f"a chunk claims {length} bytes of content: {_WRITER}", offset)
     if not 1 <= width <= 64 or 8 * length % width or (tag == LAYOUT and width != 8):
         raise MalformedError(f"a chunk of {length} bytes has words of {width} bits: {_WRITER}", offset)
@@ -305,23 +309,22 @@ class _Ledger:
 # Reading in order
 
 
-def parse(layouts: bool = True) -> Parser:
+def parse() -> Parser:
     """Take an archive apart, wherever it comes from.
 
     Yields either a number, to be answered by `send()` with exactly so many bytes, or with all that are left
     where the archive ends earlier; or an event, where the answer is ignored. Asks for no body before its
-    length was found right. Bytes that were sent must not change afterwards. Without `layouts` their records are
-    checked, but not what is in them [L3].
+    length was found right. Bytes that were sent must not change afterwards.
     """
     offset = 0
     while True:
         data = yield HEADER_SIZE
         if offset and not data:
             return
-        offset = yield from _member(offset, check_header(data, offset), layouts)
+        offset = yield from _member(offset, check_header(data, offset))
 
 
-def _member(offset: int, chunk_log2: int, layouts: bool) -> Generator[int | Event, Buffer, int]:
+def _member(offset: int, chunk_log2: int) -> Generator[int | Event, Buffer, int]:
     """Take apart a member behind its header, and return where it ends."""
     yield MemberStart(offset, chunk_log2)
     ledger = _Ledger()
@@ -337,7 +340,7 @@ def _member(offset: int, chunk_log2: int, layouts: bool) -> Generator[int | Even
             body = check_body((yield length + 4), start, length)
         if (tag == FOOTER) != (index_position is not None):
             raise MalformedError(f"a record with tag {tag:#04x} is out of order: {_WRITER}", start)
-        if tag == CHUNK or (tag == LAYOUT and layouts):
+        if tag in (CHUNK, LAYOUT):
             block = _block(tag, start, body, chunk_log2)
             ledger.note(tag, block.size, block.content_length, block.content_crc)
             yield block
@@ -507,7 +510,7 @@ class Writer:
         return b"".join([*index, *self._record(FOOTER, self._ledger.footer(position))])
 
     def _block(self, tag: int, length: int, crc: int, width: int, program: Buffer) -> list[Buffer]:
-        if not 1 <= length <= 1 << self.chunk_log2:
+        if not 1 <= length <= _max_content(tag, self.chunk_log2):
             raise ValueError(f"a chunk can't have {length} bytes of content")
         return self._record(tag, _BLOCK.pack(length, crc, width), program, length, crc)
 
@@ -556,8 +559,8 @@ def read_layout(content: Buffer, offset: int) -> list[Entry]:
         if rank > MAX_RANK:
             cursor.fail(f"a tensor with {rank} dimensions")
         shape = tuple(cursor.varint() for _ in range(rank))
-        if position > MAX_U64 or prod(shape) > MAX_U64:
-            cursor.fail(f"the tensor {name!r}, too large for any file,")
+        if position > MAX_U64:
+            cursor.fail(f"the tensor {name!r}, which would end behind any file,")
         entries.append(Entry(name, dtype, shape, begin, position))
     if cursor.more():
         cursor.fail("something behind the last tensor")

@@ -16,6 +16,10 @@ import zstandard
 
 from brevis.errors import CorruptError
 
+cdef enum:
+    ZSTD_RESERVED = 0b1011      # in the frame header descriptor: the reserved bit and the dictionary flag (RFC 8878, 3.1.1.1.1)
+    ZSTD_WINDOW = 1 << 24       # FORMAT.md, operator 05: no content is larger
+
 cdef bint LITTLE = sys.byteorder == "little"
 
 
@@ -62,8 +66,9 @@ cdef bytes unzstd(bytes frame, size, offset):
     """One frame that states its content size; nothing is allocated by any other number that it claims."""
     try:
         head = zstandard.get_frame_parameters(frame)
-        if frame.startswith(b"\x28\xb5\x2f\xfd") and head.content_size == size and not head.dict_id:
-            return zstandard.ZstdDecompressor(max_window_size=1 << 27).decompress(frame, allow_extra_data=False)
+        plain = frame.startswith(b"\x28\xb5\x2f\xfd") and not frame[4] & ZSTD_RESERVED
+        if plain and head.content_size == size and head.window_size <= ZSTD_WINDOW:
+            return zstandard.ZstdDecompressor().decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError:
         pass
     raise CorruptError("chunk: a zstd literal is damaged", offset=offset)

@@ -11,7 +11,7 @@ from libc.string cimport memcmp, memcpy, memset
 from brevis.bits cimport product, stored_bytes
 from brevis.entropy cimport Histogram, Huffman, Rans, Table, frequencies, read_table
 from brevis.kernels cimport (
-    BRV_ADD, BRV_ORDERED, BRV_ROTATE, BRV_SYMBOLS, brv_alias,
+    BRV_ADD, BRV_ROTATE, BRV_SYMBOLS, brv_alias,
     brv_alias_build, brv_alias_bytes, brv_count_classes, brv_fill, brv_huffman_build, brv_huffman_decode, brv_log2, brv_lookup,
     brv_map, brv_name, brv_put_field, brv_rans, brv_rans_close, brv_rans_decode, brv_rans_open, brv_same, brv_scan, brv_size,
     brv_stretch, brv_take_field, brv_unmap, brv_unpack, brv_unscan, brv_unweave, brv_weave, brv_word,
@@ -302,7 +302,7 @@ cdef struct RansState:
 cdef int rans_check(Node *node, Type *children) noexcept nogil:
     cdef uint64_t lanes, blocks = node.operands[1], words, size
     cdef size_t i
-    if node.operands[0] >= 64 or (node.operands[0] & 7) > 6 or blocks < 1 or blocks > node.count or node.operands[2] < 1:
+    if node.operands[0] >= 64 or (node.operands[0] & 7) > 6 or blocks < 1 or blocks > min(node.count, <uint64_t>MAX_BLOCKS) or node.operands[2] < 1:
         return INVALID
     lanes = <uint64_t>1 << (node.operands[0] & 7)
     words = (node.count - 1) // blocks + 1
@@ -498,8 +498,6 @@ def repeat_encode(operands, Words words):
 
 cdef int map_check(Node *node, Type *children) noexcept nogil:
     cdef uint64_t f = node.operands[0]
-    if f > BRV_ORDERED:
-        return INVALID
     if f == BRV_ROTATE and (node.operands[1] < 1 or node.operands[1] >= node.width):
         return INVALID
     if f <= BRV_ADD and not is_word(node.operands[1], node.width):
@@ -532,7 +530,7 @@ cdef Words copy(Words words):
 # ---- scan ----
 
 cdef int scan_check(Node *node, Type *children) noexcept nogil:
-    if node.operands[0] > BRV_ADD or not is_word(node.operands[1], node.width) or node.count < 2:
+    if not is_word(node.operands[1], node.width) or node.count < 2:
         return INVALID
     return check_child(node, children, node.width, node.count - 1)
 
@@ -838,7 +836,7 @@ cdef void row(size_t i, uint8_t number, const char *name, const char *layout, ch
     ROWS[i] = Op(number, name, layout, 1, decompress, check, start, pull_words)
     BY_NUMBER[number] = &ROWS[i]
 
-# Operand layouts: v a varint; P a number k and k - 1 more; B a number b and b + 1 more; F a function of map and its operand, if it has one.
+# Operand layouts: v a varint; P a number k and k - 1 more; B a number b and b + 1 more; F a function of map and its operand, if it has one; S one of scan.
 row(0, 0x01, b"raw", b"", raw_check, raw_start, raw_pull)
 row(1, 0x02, b"packed", b"vv", packed_check, packed_start, packed_pull)
 row(2, 0x03, b"huffman", b"v", sized_check, huffman_start, huffman_pull)
@@ -848,7 +846,7 @@ row(5, 0x10, b"const", b"v", const_check, start_nothing, const_pull)
 row(6, 0x11, b"concat", b"P", concat_check, concat_start, concat_pull)
 row(7, 0x12, b"repeat", b"v", repeat_check, buffer_start, repeat_pull)
 row(8, 0x13, b"map", b"F", map_check, start_nothing, map_pull)
-row(9, 0x14, b"scan", b"vv", scan_check, scan_start, scan_pull)
+row(9, 0x14, b"scan", b"Sv", scan_check, scan_start, scan_pull)
 row(10, 0x15, b"merge", b"P", merge_check, one_tile_start, merge_pull)
 row(11, 0x16, b"stretch", b"v", stretch_check, stretch_start, stretch_pull)
 row(12, 0x17, b"weave", b"P", weave_check, two_tiles_start, weave_pull)

@@ -7,6 +7,7 @@ from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 
 from brevis.bits cimport Bytes, read_varint
+from brevis.kernels cimport BRV_ADD, BRV_ORDERED, BRV_ROTATE, BRV_XOR
 from brevis.ops cimport INVALID, MAX_CHILDREN, MAX_DEPTH, MAX_NODES, NO_MEMORY, OK, UNSUPPORTED, Node, Op, Type, op_at, op_named
 from brevis.words cimport Words
 
@@ -98,14 +99,16 @@ cdef class Program:
             if status == NO_MEMORY:
                 raise MemoryError
             node.operands = <const uint64_t *>first     # an index until all operands are read: the array moves
+            if status == UNSUPPORTED:
+                return UnsupportedError, at, f"unknown function of {node.op.name.decode()}"
             if status != OK or self.check(node, first, children) != OK:
                 return InvalidProgramError, at, f"operands of {node.op.name.decode()} break its rules"
+            if node.child_count and node.depth == MAX_DEPTH or self.node_count + node.child_count > MAX_NODES:
+                return InvalidProgramError, at, "too many nodes, or too deep"
             words += node.count
             buffers += node.charge
             if words > WORDS * content + ALLOWANCE or buffers > BUFFERS * content + ALLOWANCE:
                 return InvalidProgramError, at, "more words or buffers than a program may use"
-            if node.child_count and node.depth == MAX_DEPTH or self.node_count + node.child_count > MAX_NODES:
-                return InvalidProgramError, at, "too many nodes, or too deep"
             first = self.node_count
             for i in range(node.child_count):
                 self.nodes[first + i].width, self.nodes[first + i].count = children[i].width, children[i].count
@@ -129,6 +132,8 @@ cdef class Program:
         cdef int status
         while layout[0]:
             value = read_varint(code)
+            if not code.bad and value >= functions(layout[0]):
+                return UNSUPPORTED
             more = operands_after(layout[0], value)
             if code.bad or more > code.size - code.at:
                 return INVALID
@@ -192,6 +197,11 @@ cdef class Program:
         )
 
 
+cdef uint64_t functions(char kind) noexcept nogil:
+    """How many functions a layout letter can name."""
+    return BRV_ORDERED + 1 if kind == b"F" else BRV_ADD + 1 if kind == b"S" else <uint64_t>-1
+
+
 cdef uint64_t operands_after(char kind, uint64_t value) noexcept nogil:
     """How many operands a layout letter stands for, behind the first of them (see the table in ops.pyx). Too many never fit the code."""
     if kind == b"P":
@@ -199,7 +209,7 @@ cdef uint64_t operands_after(char kind, uint64_t value) noexcept nogil:
     if kind == b"B":
         return value + 1 if value else <uint64_t>-1
     if kind == b"F":
-        return value in (0, 1, 4)
+        return value == BRV_XOR or value == BRV_ADD or value == BRV_ROTATE
     return 0
 
 

@@ -3,7 +3,7 @@
 May assume that widths are 1 to 64. Knows nothing of operators; the decoder does not need it.
 """
 from libc.stdint cimport uint8_t, uint64_t, uintptr_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free, malloc
 
 from brevis.kernels cimport brv_pack, brv_size, brv_unpack, brv_word
 
@@ -21,11 +21,11 @@ cdef class Words:
 
     @staticmethod
     cdef Words room(unsigned width, size_t count):
-        """Zeroed room for words that the caller fills in."""
+        """Room for words that the caller fills in, and 8 more."""
         cdef Words words = Words.__new__(Words)
         words.width = width
         words.count = count
-        words.data = calloc(count + 8, brv_size(width))
+        words.data = malloc((count + 8) * brv_size(width))
         if words.data == NULL:
             raise MemoryError
         return words

@@ -7,7 +7,6 @@ only the standard library (for `zstd` literals: `compression.zstd`, else the pac
 """
 
 import importlib
-import math
 import operator
 import struct
 import sys
@@ -110,7 +109,7 @@ class Bits:
         first = self.position >> 3
         ahead = int.from_bytes(self.data[first : first + 9], "little") >> (self.position & 7)
         zeros = (ahead & -ahead).bit_length() - 1  # -1 where no bit is set
-        demand(0 <= zeros <= 63, "corrupt", "[V3] an exp-Golomb code without its one bit")
+        demand(0 <= zeros <= 63, "corrupt", "[V3] a run of zero bits that is too long, or has no end")
         self.field(zeros + 1)
         value = (((1 << zeros) + self.field(zeros) - 1) << k) + self.field(k)
         demand(value < 1 << 64, "corrupt", "[V3] an exp-Golomb code that is not below 2^64")
@@ -118,7 +117,7 @@ class Bits:
 
     def end(self) -> int:
         """The number of bytes used, after a look at the padding of the last one [V2]."""
-        demand(self.field(-self.position % 8) == 0, "corrupt", "[T1] padding that is not zero")
+        demand(self.field(-self.position % 8) == 0, "corrupt", "[V2] padding that is not zero")
         return self.position // 8
 
 
@@ -258,14 +257,16 @@ class Container:
         demand((tag == FOOTER) == (member.index is not None), "malformed", "[R8] index and footer not last")
         place = (self.unit - member.start, end - self.unit)
         if tag == CHUNK:
-            content = read_content(body, origin, member.c)
+            check_content_head(body, 1 << member.c, range(1, 65), "K1")
+            content = read_content(body, origin)
             self.released.append(content)
             member.crcs += body[4:8]
             member.chunks.append((*place, len(content)))
         elif tag == LAYOUT:
+            check_content_head(body, 1 << member.c, range(1, 65), "K1")
+            check_content_head(body, 1 << 20, range(8, 9), "L1")
             if self.with_layouts:
-                content = read_content(body, origin, member.c, only_width=8)
-                self.entries += read_layout(content, self.members)
+                self.entries += read_layout(read_content(body, origin), self.members)
             member.layouts.append(place)
         elif tag == METADATA:
             check_metadata(body)
@@ -280,15 +281,17 @@ class Container:
         return tag
 
 
-# §3.3 Chunk
-def read_content(body: memoryview, origin: int, c: int, only_width: int = 0) -> bytes:
+# §3.3 Chunk. A layout's body has the same form.
+def check_content_head(body: memoryview, most: int, widths: range, rule: str) -> None:
+    content_length, w = struct.unpack("<I4xB", body[:9])
+    demand(1 <= content_length <= most, "malformed", f"[{rule}] content length {content_length}")
+    demand(w in widths and 8 * content_length % w == 0, "malformed", f"[{rule}] width {w}")
+
+
+def read_content(body: memoryview, origin: int) -> bytes:
     """The content of a chunk or layout, whose body begins at byte `origin` of the file."""
     content_length, crc, w = struct.unpack("<IIB", body[:9])
-    demand(1 <= content_length <= 1 << c, "malformed", "[K1] content length")
-    demand(1 <= w <= 64 and 8 * content_length % w == 0, "malformed", "[K1] width")
-    demand(only_width in (0, w), "malformed", "[L1] the width of a layout is not 8")
-    root = read_program(body, origin, w, content_length)  # [K2]
-    content = bytes_from_words(run(root), w)
+    content = bytes_from_words(run(read_program(body, origin, w, content_length)), w)
     demand(crc32(content) == crc, "corrupt", "[K3] CRC of the content")
     return content
 
@@ -304,7 +307,6 @@ def read_layout(content: bytes, member: int) -> list[Entry]:
         name, dtype = cursor.text(65535), cursor.text(255)
         dimensions = [cursor.varint() for _ in range(cursor.number(0, 255))]
         cursor.demand(end < 1 << 64, "a range end that is not below 2^64")
-        cursor.demand(math.prod(dimensions) < 1 << 64, "a product that is not below 2^64")
         cursor.demand(is_utf8(name) and dtype.isascii(), "a name not UTF-8 or a dtype not ASCII")
         entries.append(Entry(member, start, length, name.decode(), dtype.decode(), dimensions))
     cursor.demand(cursor.position == len(content), "bytes are left over in a layout")
@@ -320,7 +322,7 @@ def check_metadata(body: memoryview) -> None:
     cursor = Cursor(body, "malformed", "M1")
     before: bytes | None = None
     while cursor.position < len(body):
-        key, _value = cursor.text(len(body)), cursor.text(len(body))
+        key, _any_value = cursor.text(len(body)), cursor.text(len(body))
         cursor.demand(before is None or before < key, "keys that do not ascend")
         cursor.demand(is_utf8(key), "a key that is not UTF-8")
         before = key
@@ -368,7 +370,8 @@ class Node:
     payload: memoryview = field(default_factory=lambda: memoryview(b""))
 
 
-# §4.1 Code. It is read as a whole before any word is made.
+# §4.1 Code. It is read as a whole before any word is made. All that P2 refuses in a node is *invalid* at its
+# opcode, so operands are checked against their rules one by one.
 def read_program(body: memoryview, origin: int, w: int, content_length: int) -> Node:
     """Check all that the code allows to check, and give the literals their payloads."""
     reader = CodeReader(body, origin, content_length)
@@ -381,7 +384,7 @@ def read_program(body: memoryview, origin: int, w: int, content_length: int) -> 
         node.payload = body[position : position + node.payload_size]
         position += node.payload_size
     lacking = any(node.op == Op.ZSTD for node in reader.nodes) and zstd_library() is None
-    demand(not lacking, "unsupported", "[§4.3] this decoder lacks Zstandard")
+    demand(not lacking, "unsupported", "[Z1] this decoder lacks Zstandard")
     return root
 
 
@@ -392,6 +395,7 @@ class CodeReader:
         self.code = Cursor(body, "invalid", "P2", position=9)
         self.origin, self.content_length = origin, content_length
         self.nodes: list[Node] = []
+        self.announced = 1  # the root, and all children of the nodes read
         self.charges = self.words = 0
 
     def node(self, w: int, n: int, depth: int) -> Node:
@@ -405,12 +409,13 @@ class CodeReader:
         node.children = [self.node(child_w, child_n, depth + 1) for child_w, child_n in node.types]
         return node
 
-    # §4.2 Limits. [Q1] follows from [K1], [Q4] is checked with the operands, [Q5] with the tables.
+    # §4.2 Limits
     def check_limits(self, node: Node, depth: int) -> None:
+        self.announced += len(node.types)
         self.charges += node.charge
         self.words += node.n
-        self.code.demand(len(self.nodes) <= 1024, "more than 1,024 nodes", "Q2")
-        self.code.demand(depth <= 32, "a depth of more than 32", "Q3")
+        self.code.demand(self.announced <= 1024, "more than 1,024 nodes", "Q2")
+        self.code.demand(depth <= 31 or not node.types, "children below a depth of 31", "Q3")
         self.code.demand(self.charges <= 2 * self.content_length + 65536, "too many buffer charges", "Q6")
         self.code.demand(self.words <= 32 * self.content_length + 65536, "too many words", "Q7")
 
@@ -429,7 +434,7 @@ def read_literal(node: Node, code: Cursor) -> None:
             node.payload_size = code.number(1, 1 << 64)
             node.charge = bytes_for(w, n) if node.op == Op.ZSTD else 0
         case Op.RANS:
-            parameters, blocks = code.number(0, 63), code.number(1, n)
+            parameters, blocks = code.number(0, 63), code.number(1, 65536)
             lanes, k, q = 1 << (parameters & 7), 8 + (parameters >> 3), -(-n // blocks)
             code.demand(lanes <= 64 and blocks == -(-n // q), "lanes or blocks out of range")
             node.operands = [lanes, k, q, code.number(1, 1 << 64)]
@@ -446,26 +451,26 @@ def read_combination(node: Node, code: Cursor) -> None:
     w, n = node.w, node.n
     match node.op:
         case Op.CONCAT:
-            node.types = [(w, part) for part in read_parts(n, 256, code)]  # [Q4]
+            node.types = [(w, part) for part in read_parts(n, 256, code)]
         case Op.REPEAT | Op.STRETCH:
             node.operands = [read_divisor(n, 2, code)]
             node.types = [(w, n // node.operands[0])]
             node.charge = size_of(w) * node.types[0][1] if node.op == Op.REPEAT else 0
         case Op.MAP:
-            node.operands = [code.number(0, 5)]
+            node.operands = [read_function(range(XOR, ORDERED + 1), code)]
             if node.operands[0] in (XOR, ADD):
                 node.operands.append(code.number(0, (1 << w) - 1))
             if node.operands[0] == ROTATE:
                 node.operands.append(code.number(1, w - 1))
             node.types = [(w, n)]
         case Op.SCAN:
-            node.operands = [code.number(0, 1), code.number(0, (1 << w) - 1)]
+            node.operands = [read_function(range(2), code), code.number(0, (1 << w) - 1)]
             code.demand(n >= 2, "a scan of one word")
             node.types = [(w, n - 1)]
         case Op.MERGE:
             node.types = [(part, n) for part in read_parts(w, w, code)]
         case Op.WEAVE:
-            parts = read_parts(n, 256, code)  # [Q4]
+            parts = read_parts(n, 256, code)
             node.types = [(ceil_log2(len(parts)), n)] + [(w, part) for part in parts]
         case Op.LOOKUP:
             r, m = read_divisor(n, 1, code), code.number(2, n)
@@ -473,6 +478,12 @@ def read_combination(node: Node, code: Cursor) -> None:
             node.operands = [r, m]
             node.types = [(ceil_log2(m), n // r), (w, m * r)]
             node.charge = size_of(w) * m * r
+
+
+def read_function(listed: range, code: Cursor) -> int:
+    function = code.varint()
+    demand(function in listed, "unsupported", f"[P1] function {function}", code.offset)
+    return function
 
 
 def ceil_log2(x: int) -> int:
@@ -544,28 +555,27 @@ def zstd_library() -> Any:
 
 
 def check_zstd_header(frame: bytes, size: int) -> None:
-    """The header of a frame, RFC 8878, 3.1.1.1: that content size, and no dictionary."""
+    """The header of a frame, RFC 8878, 3.1.1.1. What it lacks behind the descriptor, the library refuses."""
     demand(frame[:4] == b"\x28\xb5\x2f\xfd" and len(frame) > 5, "corrupt", "[E3] no Zstandard frame")
-    single_segment = frame[4] >> 5 & 1
-    dictionary_at = 5 if single_segment else 6
-    size_at = dictionary_at + (0, 1, 2, 4)[frame[4] & 3]
-    size_width = (single_segment, 2, 4, 8)[frame[4] >> 6]
+    descriptor, window_descriptor = frame[4:6]
+    single_segment = descriptor >> 5 & 1
+    size_at, size_width = 6 - single_segment, (single_segment, 2, 4, 8)[descriptor >> 6]
     stated = int.from_bytes(frame[size_at : size_at + size_width], "little") + 256 * (size_width == 2)
-    demand(not any(frame[dictionary_at:size_at]), "corrupt", "[E3] a Zstandard frame with a dictionary")
+    window = stated if single_segment else (8 + window_descriptor % 8) << (window_descriptor // 8 + 7)
+    demand(descriptor & 0b1011 == 0, "corrupt", "[E3] a Zstandard frame with a dictionary or the reserved bit")
     demand(size_width > 0 and stated == size, "corrupt", "[E3] a Zstandard frame without the right size")
+    demand(window <= 1 << 24, "corrupt", "[E3] a Zstandard frame with too large a window")
 
 
 def run_zstd(frame: bytes, size: int) -> memoryview:
     check_zstd_header(frame, size)
     library = zstd_library()
+    decompressor = library.ZstdDecompressor()
     try:
         if library.__name__ == "zstandard":
-            decompressor = library.ZstdDecompressor()
             content = decompressor.decompress(frame, max_output_size=size, allow_extra_data=False)
             sound = True
         else:
-            widest = {library.DecompressionParameter.window_log_max: 31}
-            decompressor = library.ZstdDecompressor(options=widest)
             content = decompressor.decompress(frame, max_length=size + 1)
             sound = decompressor.eof and not decompressor.unused_data
     except library.ZstdError as error:
@@ -623,8 +633,8 @@ def run_lookup(w: int, indices: array, entries: array, r: int, m: int) -> array:
 def read_table(data: memoryview, w: int, is_rans: bool) -> tuple[list[int], list[int], int, int]:
     """The symbols, the numbers, the precision, and the size of the table in bytes."""
     bits = Bits(data)
-    s = bits.field(12) + 2  # part 1
-    demand(s <= 4096, "corrupt", "[Q5] a table of more than 4,096 symbols")
+    s = bits.field(12) + 1  # part 1
+    demand(s >= 2, "corrupt", "[T1] a table of one symbol")
     precision = bits.field(4) if is_rans else 0  # part 2
     following = bits.field(w)  # part 3
     gap_order, value_order = bits.field(6), bits.field(4)  # part 4
@@ -766,7 +776,7 @@ def read(data: bytes, with_layouts: bool) -> tuple[list[Entry], Verdict]:
 
 
 def decode(data: bytes) -> Verdict:
-    """Decode an archive. The contents of layouts are not looked at, as [L3] allows."""
+    """Decode an archive. The programs of layouts are not looked at [L3]."""
     return read(data, with_layouts=False)[1]
 
 

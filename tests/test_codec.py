@@ -1,4 +1,4 @@
-"""The codec: any content comes back, always from the same archive, in bounded memory, faults in their order."""
+"""The codec: any content comes back, always from the same archive, and faults come in their order."""
 
 from __future__ import annotations
 

@@ -311,7 +311,8 @@ RECORD_RULES: list[tuple[str, bytes, type[errors.Error], int]] = [
     ("K1 width 0", record(CHUNK, block(8, 0)), errors.MalformedError, 0),
     ("K1 width 65", record(CHUNK, block(65, 65)), errors.MalformedError, 0),
     ("K1 part of a word", record(CHUNK, block(5, 16)), errors.MalformedError, 0),
-    ("L1", record(LAYOUT, block(4, 16)), errors.MalformedError, 0),
+    ("L1 width", record(LAYOUT, block(4, 16)), errors.MalformedError, 0),
+    ("K1 layout", record(LAYOUT, block(4097)), errors.MalformedError, 0),
     ("M1 order", record(METADATA, b"\1b\0\1a\0"), errors.MalformedError, 0),
     ("M1 twice", record(METADATA, b"\1a\0\1a\0"), errors.MalformedError, 0),
     ("M1 UTF-8", record(METADATA, b"\1\xff\0"), errors.MalformedError, 0),
@@ -338,6 +339,14 @@ def test_footer_rule_holds_for_every_field(field: int) -> None:
     values[field] += 1
     forged = archive[:-56] + record(FOOTER, struct.pack("<QQQQI", *values))
     refused(forged, errors.MalformedError, len(archive) - 56)
+
+
+def test_layouts_are_smaller_than_the_largest_chunks() -> None:
+    for length, kind in ((2**20, errors.TruncatedError), (2**20 + 1, errors.MalformedError)):
+        archive = header() + record(LAYOUT, block(length))
+        refused(archive, kind, len(archive) if kind is errors.TruncatedError else 32)
+    with pytest.raises(ValueError, match="content"):
+        frame.Writer().layout(2**20 + 1, 0, 8, b"\x01")
 
 
 def test_asks_for_no_more_than_it_may() -> None:
@@ -410,7 +419,6 @@ LAYOUT_RULES = {
     "begin": HUGE + b"\1" + b"\1\0" + b"\0\0\0",
     "end": b"\0\1" + HUGE + b"\1" + b"\0\0\0",
     "second end": b"\0\2" + HUGE + b"\0\0\0\0" + b"\1\0\0\0\0",
-    "product": b"\0\1\0\0\0\0\2" + frame.varint(2**32) * 2,
     "name not UTF-8": b"\0\1\0\0\1\xff\0\0",
     "name too long": b"\0\1\0\0" + frame.varint(65_536) + b"a" * 65_536 + b"\0\0",
     "dtype not ASCII": b"\0\1\0\0\0\2\xc3\xa9\0",

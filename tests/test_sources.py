@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from ast import literal_eval
 from itertools import islice, takewhile
 from math import prod
 from pathlib import Path
@@ -60,7 +61,7 @@ def test_agrees_with_the_official_parser(case: dict[str, Any]) -> None:
     assert isinstance(found, Layout) is accepted
     if isinstance(found, Layout) and case["tensors"]:
         told = {(e.name, e.dtype, *e.shape) for e in found.entries}
-        assert told == {(name, dtype, *shape) for name, dtype, shape in eval(case["tensors"])}
+        assert told == {(name, dtype, *shape) for name, dtype, shape in literal_eval(case["tensors"])}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["file"])

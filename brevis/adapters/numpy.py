@@ -79,15 +79,15 @@ def load(data: Buffer) -> dict[str, Array]:
 
 def _load(file: Any) -> dict[str, Array]:
     """Read headers by the index, then decode all in order, straight into the arrays where chunks allow it."""
-    source = Source(file)
-    try:
-        members = source.members()
-    except Error:
-        deque(decode_blocks(source.in_order()), maxlen=0)  # an earlier fault decides what's wrong
-        raise
     memory = _Memory()
     arrays: dict[str, Callable[[], Array]] = {}
+    source = Source(file)
     with BrevisFile(file) as content:
+        try:
+            members = source.members()
+        except Error:
+            deque(decode_blocks(source.in_order()), maxlen=0)  # an earlier fault decides what's wrong
+            raise
         for member in members:
             content.seek(member.begin)
             for entry in _entries(content, member):

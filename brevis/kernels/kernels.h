@@ -114,7 +114,7 @@ size_t brv_huffman_encode(uint8_t *dst, const uint16_t *numbers, size_t count, c
 
 /* ---- stats.c: what the encoder wants to know ---- */
 
-/* log2(x) in units of 2^-16, x >= 1, exact to 2^-16 and in integers, so the same on every machine. */
+/* log2(x) in units of 2^-16, x >= 1: increasing, within 4 units, and in integers, so the same on every machine. */
 uint32_t brv_log2_fixed(uint64_t x);
 /* counts[word >> shift & (2^bits - 1)]++ for all words, bits <= 16. */
 void brv_histogram(uint32_t *counts, const void *words, unsigned w, unsigned shift, unsigned bits, size_t count);

@@ -1,18 +1,21 @@
 #include "bytes.h"
 #include "kernels.h"
 
+/* 2^16 * log2(1 + i / 64), rounded. */
+static const uint32_t LOG2[65] = {
+	0, 1466, 2909, 4331, 5732, 7112, 8473, 9814, 11136, 12440, 13727, 14996, 16248,
+	17484, 18704, 19909, 21098, 22272, 23433, 24579, 25711, 26830, 27936, 29029, 30109, 31178,
+	32234, 33279, 34312, 35334, 36346, 37346, 38336, 39316, 40286, 41246, 42196, 43137, 44068,
+	44990, 45904, 46809, 47705, 48593, 49472, 50344, 51207, 52063, 52911, 53751, 54584, 55410,
+	56229, 57040, 57845, 58643, 59434, 60219, 60997, 61769, 62534, 63294, 64047, 64794, 65536,
+};
+
 uint32_t brv_log2_fixed(uint64_t x)
 {
-	uint32_t whole = brv_log2(x), fraction = 0;
-	uint64_t m = whole > 31 ? x >> (whole - 31) : x << (31 - whole); /* x scaled to [2^31, 2^32) */
-	for (int bit = 15; bit >= 0; bit--) { /* squaring doubles the logarithm: its next binary digit is whether the square passes 2 */
-		m = m * m >> 31;
-		if (m >> 32) {
-			m >>= 1;
-			fraction |= 1u << bit;
-		}
-	}
-	return whole << 16 | fraction;
+	uint32_t whole = brv_log2(x);
+	uint32_t m = (uint32_t)(whole > 31 ? x >> (whole - 31) : x << (31 - whole)) & 0x7FFFFFFF; /* the 31 bits behind the first */
+	uint32_t i = m >> 25, part = (m & 0x1FFFFFF) >> 9;                                       /* of 2^16 */
+	return (whole << 16) + LOG2[i] + ((LOG2[i + 1] - LOG2[i]) * part >> 16);
 }
 
 /* Two tables in turn would halve the wait for a counter that was just written, but counters are the caller's: equal neighbours are rare

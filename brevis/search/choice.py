@@ -30,20 +30,20 @@ class Effort:
     """What a level looks at."""
 
     mantissa: int  # top bits that may join the exponent
-    classes: tuple[int, ...]  # numbers of classes to try; the first one decides on the axis
+    classes: int  # at most, by row or column
     zstd: int  # level of the library for text-like bytes
 
 
 EFFORTS = {
-    1: Effort(0, (), 1),
-    2: Effort(3, (), 3),
-    3: Effort(3, (4,), 3),
-    4: Effort(4, (4, 8), 6),
-    5: Effort(4, (4, 2, 8), 9),
-    6: Effort(4, (4, 2, 8, 16), 9),
-    7: Effort(5, (4, 2, 8, 16), 12),
-    8: Effort(5, (4, 2, 8, 16, 32), 15),
-    9: Effort(6, (4, 2, 3, 6, 8, 12, 16, 24, 32, 48, 64), 19),
+    1: Effort(0, 0, 1),
+    2: Effort(3, 0, 3),
+    3: Effort(3, 4, 3),
+    4: Effort(4, 4, 6),
+    5: Effort(4, 8, 9),
+    6: Effort(4, 16, 9),
+    7: Effort(4, 16, 12),
+    8: Effort(5, 32, 15),
+    9: Effort(5, 64, 19),
 }
 
 
@@ -158,22 +158,24 @@ def axes_of(shape: tuple[int, ...], count: int) -> list[Axis]:
 
 
 def best_classes(words: Words, bins: bytes, axes: list[Axis], tables: int, effort: Effort) -> tuple[int, Classes | None]:
-    """(gain, classes): along the axis that gains most with the first number of classes, the number that gains most."""
+    """(gain, classes): along the axis that gains most with four classes, the best number: doubled as long as that gains, or else halved."""
     best: tuple[int, Classes | None] = (0, None)
-    if not effort.classes:
-        return best
-    lines = [(axis, Lines(words, bins, *axis.split(words.count))) for axis in axes]
-    first = effort.classes[0]
-    ranked = [(line.deal(first, tables)[0], -i) for i, (_, line) in enumerate(lines) if line.mid >= 2 * first]
+    lines = [(axis, Lines(words, bins, *axis.split(words.count))) for axis in axes if effort.classes]
+    ranked = [(line.deal(4, tables, 1)[0], -i) for i, (_, line) in enumerate(lines) if line.mid >= 8]
     if not ranked:
         return best
-    gain, i = max(ranked)
-    axis, line = lines[-i]
-    for k in effort.classes:
-        if line.mid >= 2 * k:
-            gain = line.deal(k, tables)[0]
-            if gain > best[0]:
-                best = gain, Classes(axis, k)
+    axis, line = lines[-max(ranked)[1]]
+    k = 4
+    while k <= min(effort.classes, line.mid // 2):
+        gain = line.deal(k, tables)[0]
+        if gain <= best[0]:
+            break
+        best = gain, Classes(axis, k)
+        k *= 2
+    if k <= 8:
+        gain = line.deal(2, tables)[0]
+        if gain > best[0]:
+            best = gain, Classes(axis, 2)
     return best
 
 

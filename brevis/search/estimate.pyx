@@ -11,8 +11,8 @@ from brevis.kernels cimport BRV_BINS, brv_assign, brv_bin, brv_histogram, brv_lo
 from brevis.words cimport Words
 
 cdef enum:
-    SAMPLES = 1024      # words looked at for each line: classes by scale need no more
-    ROUNDS = 3          # of assigning lines and counting again: more change little
+    SAMPLES = 256       # words looked at for each line: classes by scale need no more
+    ROUNDS = 3          # of assigning lines and counting again: more change little, and one tells axes apart
     SYMBOL_BITS = 3     # what a symbol costs in a table, about
     TABLE_BITS = 240    # what a table and its literal cost beside the symbols: code, lanes, orders
 cpdef enum:
@@ -177,7 +177,7 @@ cdef class Lines:
     def __cinit__(self, Words words, bytes bins, size_t outer, size_t mid, size_t inner):
         cdef const uint8_t *table = bins
         cdef size_t inner_step = max((inner + SAMPLES - 1) // SAMPLES, 1)
-        cdef size_t outer_step = max(outer * (inner // inner_step) // SAMPLES, 1)
+        cdef size_t outer_step = max((outer * (inner // inner_step) + SAMPLES - 1) // SAMPLES, 1)
         self.outer, self.mid, self.inner, self.words = outer, mid, inner, words.count
         self.counts = <uint16_t *>calloc(mid * BRV_BINS, sizeof(uint16_t))
         if self.counts == NULL:
@@ -199,7 +199,7 @@ cdef class Lines:
         for b in range(BRV_BINS):
             self.sampled += self.total[b]
 
-    def deal(self, unsigned k, unsigned table_symbols) -> tuple[int, bytes]:
+    def deal(self, unsigned k, unsigned table_symbols, int rounds=ROUNDS) -> tuple[int, bytes]:
         """(gain, class of each of the mid lines) for up to k <= 64 classes, all of them in use.
 
         The gain, in units, is what classes with a table of their own, of `table_symbols` symbols each, save over one table, selectors and further tables paid.
@@ -216,7 +216,7 @@ cdef class Lines:
         cdef int r
         with nogil:
             self.deal_by_mean(class_of, k)
-            for r in range(ROUNDS):
+            for r in range(rounds):
                 self.count_classes(class_of, k, sums)
                 class_costs(k, sums, costs)
                 brv_assign(class_of, self.counts, &costs[0][0], k, self.mid)
