@@ -11,7 +11,9 @@ from setuptools import Extension, setup
 ROOMS = {
     "words": ["words"],
     "entropy": ["words", "rans", "huffman", "stats"],
-    "ops": ["words", "rans", "huffman"],
+    "node": [],
+    "literals": ["words", "rans", "huffman"],
+    "ops": ["words"],
     "program": [],
     "interp": ["words"],
     "search.estimate": ["words", "stats"],

@@ -212,7 +212,7 @@ class _Progress:
         if self._bar is not None:
             self._bar.update(count)
         elif self._enabled and time.monotonic() >= self._start:
-            from tqdm import tqdm  # type: ignore[import-untyped]  # slow to load, and seldom needed
+            from tqdm import tqdm  # slow to load, and seldom needed
 
             self._bar = tqdm(
                 total=self._total,

@@ -7,7 +7,7 @@ from libc.stdint cimport uint8_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
 
 from brevis.kernels cimport brv_pack, brv_size
-from brevis.ops cimport CORRUPT, NO_MEMORY, OK, TILE, Node, Run, pull, release, take
+from brevis.node cimport CORRUPT, NO_MEMORY, OK, TILE, Node, Run, pull, release, take
 from brevis.program cimport Program
 
 import sys

@@ -2,105 +2,36 @@
 
 A row's `check` may assume operands of its layout; `start` and `pull` may assume that all checks held; a puller asks for at most TILE
 words and never for more than are left. Knows nothing of bytecode (program), of the order of a run (interp) or of what is worth writing (search).
-To add an operator: a paragraph in spec/FORMAT.md, a function in spec/reference.py, a row here, vectors.
+To add an operator: a paragraph in spec/FORMAT.md, a function in spec/reference.py, a row here, vectors. Leaves have their functions in literals.pyx.
 """
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free
 from libc.string cimport memcmp, memcpy, memset
 
-from brevis.bits cimport product, stored_bytes
-from brevis.entropy cimport Histogram, Huffman, Rans, Table, frequencies, read_table
+from brevis.bits cimport product
+from brevis.entropy cimport Histogram
 from brevis.kernels cimport (
-    BRV_ADD, BRV_ROTATE, BRV_SYMBOLS, brv_alias,
-    brv_alias_build, brv_alias_bytes, brv_count_classes, brv_fill, brv_huffman_build, brv_huffman_decode, brv_log2, brv_lookup,
-    brv_map, brv_name, brv_put_field, brv_rans, brv_rans_close, brv_rans_decode, brv_rans_open, brv_same, brv_scan, brv_size,
-    brv_stretch, brv_take_field, brv_unmap, brv_unpack, brv_unscan, brv_unweave, brv_weave, brv_word,
+    BRV_ADD, BRV_ROTATE, brv_count_classes, brv_fill, brv_log2, brv_lookup, brv_map, brv_put_field, brv_same, brv_scan, brv_size,
+    brv_stretch, brv_take_field, brv_unmap, brv_unscan, brv_unweave, brv_weave, brv_word,
+)
+from brevis.literals cimport (
+    const_check, const_pull, copy, huffman_pull, huffman_start, packed_check, packed_pull, packed_start, rans_check, rans_pull,
+    rans_start, raw_check, raw_pull, raw_start, sized_check, zstd_check,
+)
+from brevis.node cimport (
+    CORRUPT, INVALID, MAX_CHILDREN, NO_MEMORY, OK, Node, Op, Run, Type, behind, check_function, is_word, need_scratch,
+    pull, pull_all, pull_function, scratch, start_function, start_nothing, take,
 )
 from brevis.words cimport Words
 
-import zstandard
-
-
-class Unfit(Exception):
-    """The words are not of the form that the operator can write."""
-
-
-# ---- memory of a run ----
-
-cdef void *take(Run *run, uint64_t size) noexcept nogil:
-    """Memory that lives as long as the run; NULL where there is none. The checks have bounded `size`."""
-    cdef void **held
-    cdef void *block
-    if run.held_count == run.held_room:
-        held = <void **>realloc(run.held, (2 * run.held_room + 16) * sizeof(void *))
-        if held == NULL:
-            return NULL
-        run.held, run.held_room = held, 2 * run.held_room + 16
-    block = malloc(size + 16)
-    if block != NULL:
-        run.held[run.held_count] = block
-        run.held_count += 1
-    return block
-
-
-cdef void release(Run *run) noexcept nogil:
-    cdef size_t i
-    for i in range(run.held_count):
-        free(run.held[i])
-    free(run.held)
-    memset(run, 0, sizeof(Run))
-
-
-cdef int need_scratch(Run *run, Node *node, unsigned tiles) noexcept nogil:
-    """Scratch tiles 0 and, for two, 1 of the node's depth: one node of a depth runs at a time, and its children use deeper ones."""
-    cdef unsigned i
-    for i in range(2 * node.depth, 2 * node.depth + tiles):
-        if run.scratch[i] == NULL:
-            run.scratch[i] = take(run, TILE * sizeof(uint64_t))
-            if run.scratch[i] == NULL:
-                return NO_MEMORY
-    return OK
-
-
-cdef inline void *scratch(Run *run, Node *node, unsigned i) noexcept nogil:
-    return run.scratch[2 * node.depth + i]
-
-
-cdef inline void *behind(void *words, unsigned w, size_t i) noexcept nogil:
-    return <uint8_t *>words + i * brv_size(w)
-
-
-cdef int pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
-    cdef int status = node.op.pull(run, node, dst, count)
-    node.done += count
-    return status
-
-
-cdef int pull_all(Run *run, Node *node, void *dst) noexcept nogil:
-    """All words of a node into a buffer."""
-    cdef int status
-    while node.done < node.count:
-        status = pull(run, node, behind(dst, node.width, node.done), min(<uint64_t>TILE, node.count - node.done))
-        if status:
-            return status
-    return OK
-
+from brevis import literals
+from brevis.literals import Unfit, best_literal
 
 # ---- small common rules ----
-
-cdef inline bint is_word(uint64_t x, unsigned w) noexcept nogil:
-    return w == 64 or x >> w == 0
-
 
 cdef inline unsigned index_width(uint64_t k) noexcept nogil:
     """The ceiling of log2 k, k >= 2."""
     return brv_log2(k - 1) + 1
-
-
-cdef int check_leaf(Node *node, uint64_t payload_size) noexcept nogil:
-    node.child_count = 0
-    node.payload_size = payload_size
-    return OK
 
 
 cdef int check_child(Node *node, Type *children, unsigned width, uint64_t count) noexcept nogil:
@@ -120,285 +51,6 @@ cdef int check_parts(Node *node, Type *children, uint64_t total, uint64_t *last)
         total -= node.operands[i]
     last[0] = total
     return OK
-
-
-cdef int start_nothing(Run *run, Node *node) noexcept nogil:
-    return OK
-
-
-# ---- raw, packed, zstd: fields of bits ----
-
-cdef int raw_check(Node *node, Type *children) noexcept nogil:
-    cdef uint64_t size
-    return check_leaf(node, size) if stored_bytes(node.width, node.count, &size) else INVALID
-
-cdef int fields_start(Node *node, unsigned width) noexcept nogil:
-    """FORMAT.md V2: padding is zero."""
-    cdef unsigned used = <unsigned>(width * node.count % 8)
-    return CORRUPT if used and node.payload[node.payload_size - 1] >> used else OK
-
-cdef int raw_start(Run *run, Node *node) noexcept nogil:
-    return fields_start(node, node.width)
-
-cdef int raw_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
-    brv_unpack(dst, node.payload, node.payload_size, node.done * node.width, node.width, count)
-    return OK
-
-def raw_encode(operands, Words words):
-    return (), (), words.tobytes()
-
-
-cdef int packed_check(Node *node, Type *children) noexcept nogil:
-    cdef uint64_t size, v = node.operands[0]
-    if v < 1 or v >= node.width or not is_word(node.operands[1], node.width) or not stored_bytes(v, node.count, &size):
-        return INVALID
-    return check_leaf(node, size)
-
-cdef int packed_start(Run *run, Node *node) noexcept nogil:
-    return fields_start(node, node.operands[0]) or need_scratch(run, node, 1)
-
-cdef int packed_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
-    cdef unsigned v = node.operands[0]
-    cdef void *fields = scratch(run, node, 0)
-    brv_unpack(fields, node.payload, node.payload_size, node.done * v, v, count)
-    brv_put_field(dst, node.width, fields, v, 0, True, count)
-    brv_map(dst, BRV_ADD, node.operands[1], node.width, count)
-    return OK
-
-def packed_encode(operands, Words words):
-    """Operands: the field's width and the base."""
-    cdef unsigned v = operands[0]
-    cdef uint64_t base = operands[1], i
-    cdef Words fields = Words.room(v, words.count), shifted = copy(words)
-    brv_unmap(shifted.data, BRV_ADD, base, words.width, words.count)
-    for i in range(words.count):
-        if not is_word(shifted.word(i), v):
-            raise Unfit("packed: a word outside the range")
-    brv_take_field(fields.data, v, shifted.data, words.width, 0, words.count)
-    return (v, base), (), fields.tobytes()
-
-
-cdef int zstd_check(Node *node, Type *children) noexcept nogil:
-    if node.operands[0] < 1 or not stored_bytes(node.width, node.count, &node.charge):
-        return INVALID
-    return check_leaf(node, node.operands[0])
-
-def zstd_encode(operands, Words words):
-    """Operand: the library's level."""
-    payload = zstandard.ZstdCompressor(level=operands[0]).compress(words.tobytes())
-    return (len(payload),), (), payload
-
-
-def best_literal(Words words, zstd_level=None) -> tuple:
-    """(name, operands, payload) of the smallest literal for the words; zstd is tried where a level is given."""
-    cdef Histogram h
-    cdef Rans rans
-    cdef Huffman huffman = None
-    cdef uint64_t cost, least = <uint64_t>words.width * words.count << 16   # units of 2^-16 bit
-    name, operands, payload = "raw", (), None
-    if brv_same(words.data, words.width, words.count):
-        return "const", (words.word(0),), None
-    h = Histogram.of(words)
-    if h is not None:
-        rans = Rans.plan(h)
-        if rans.cost < least:
-            name, least = "rans", rans.cost
-        if words.count < HUFFMAN_WORDS and h.count <= 256:
-            huffman = Huffman.plan(h)
-            if huffman.cost < least:
-                name, least = "huffman", huffman.cost
-        width = brv_log2(h.symbols[h.count - 1] - h.symbols[0]) + 1
-        cost = <uint64_t>(width * words.count) << 16
-        if cost < least and width < words.width:
-            name, operands, least = "packed", (width, h.symbols[0]), cost
-    if zstd_level is not None:
-        _, _, frame = zstd_encode((zstd_level,), words)
-        if <uint64_t>len(frame) << 19 < least:
-            return "zstd", (len(frame),), frame
-    if name == "rans":
-        operands, _, payload = written_rans(rans, words)
-    elif name == "huffman":
-        operands, _, payload = written_huffman(huffman, words)
-    else:
-        operands, _, payload = encode(name, operands, words)
-    return name, operands, payload
-
-
-# ---- huffman ----
-
-cdef enum:
-    HUFFMAN_WORDS = 32768   # beyond, what its smaller table saves cannot matter, and rans is nearer to the entropy
-
-cdef struct HuffmanState:
-    uint16_t table[1 << 12]     # BRV_HUFFMAN_BITS
-    uint64_t *symbols
-    uint64_t bit
-    size_t head                 # bytes of the table in the payload
-
-cdef int sized_check(Node *node, Type *children) noexcept nogil:
-    return check_leaf(node, node.operands[0]) if node.operands[0] >= 1 else INVALID
-
-cdef int table_start(Node *node, Table *table, uint64_t size, bint rans) noexcept nogil:
-    """Reads the table at the head of the payload into memory that holds a full one."""
-    table.symbols = <uint64_t *>malloc(BRV_SYMBOLS * (sizeof(uint64_t) + sizeof(uint16_t)))
-    if table.symbols == NULL:
-        return NO_MEMORY
-    table.values = <uint16_t *>(table.symbols + BRV_SYMBOLS)
-    return OK if read_table(table, node.payload, size, node.width, rans) else CORRUPT
-
-cdef int kept_symbols(Run *run, Table *table, uint64_t **symbols) noexcept nogil:
-    symbols[0] = <uint64_t *>take(run, table.count * sizeof(uint64_t))
-    if symbols[0] == NULL:
-        return NO_MEMORY
-    memcpy(symbols[0], table.symbols, table.count * sizeof(uint64_t))
-    return OK
-
-cdef int huffman_start(Run *run, Node *node) noexcept nogil:
-    cdef Table table
-    cdef HuffmanState *state = <HuffmanState *>take(run, sizeof(HuffmanState))
-    cdef int status = NO_MEMORY if state == NULL else need_scratch(run, node, 1)
-    if status:
-        return status
-    status = table_start(node, &table, node.payload_size, False)
-    if status == OK:
-        status = kept_symbols(run, &table, &state.symbols)
-    if status == OK and brv_huffman_build(state.table, NULL, table.values, table.count):
-        status = CORRUPT
-    free(table.symbols)
-    node.state, state.bit, state.head = state, 0, table.size
-    return status
-
-cdef int huffman_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
-    cdef HuffmanState *state = <HuffmanState *>node.state
-    cdef const uint8_t *data = node.payload + state.head
-    cdef size_t size = node.payload_size - state.head
-    cdef uint16_t *numbers = <uint16_t *>scratch(run, node, 0)
-    if brv_huffman_decode(numbers, state.table, data, size, &state.bit, count):
-        return CORRUPT
-    if node.done + count == node.count and ((state.bit + 7) // 8 != size or state.bit % 8 and data[size - 1] >> state.bit % 8):
-        return CORRUPT
-    brv_name(dst, numbers, state.symbols, node.width, count)
-    return OK
-
-def huffman_encode(operands, Words words):
-    return written_huffman(Huffman.plan(Histogram.of(words)), words)
-
-cdef tuple written_huffman(Huffman plan, Words words):
-    payload = plan.encode(words)
-    return (len(payload),), (), payload
-
-
-# ---- rans ----
-
-cdef struct RansState:
-    brv_alias alias
-    brv_rans coder
-    uint64_t *symbols           # of words wider than 16 bits; the others stand in the alias table
-    const uint8_t *next         # block
-    uint64_t left               # words of the open block
-    uint64_t block_words
-    size_t block
-
-cdef int rans_check(Node *node, Type *children) noexcept nogil:
-    cdef uint64_t lanes, blocks = node.operands[1], words, size
-    cdef size_t i
-    if node.operands[0] >= 64 or (node.operands[0] & 7) > 6 or blocks < 1 or blocks > min(node.count, <uint64_t>MAX_BLOCKS) or node.operands[2] < 1:
-        return INVALID
-    lanes = <uint64_t>1 << (node.operands[0] & 7)
-    words = (node.count - 1) // blocks + 1
-    if (node.count - 1) // words + 1 != blocks:
-        return INVALID
-    size = node.operands[2]
-    for i in range(3, node.operand_count):
-        if node.operands[i] % 2 or node.operands[i] < 4 * lanes or size + node.operands[i] < size:
-            return INVALID
-        size += node.operands[i]
-    return check_leaf(node, size)
-
-cdef int rans_start(Run *run, Node *node) noexcept nogil:
-    cdef Table table
-    cdef RansState *state = <RansState *>take(run, sizeof(RansState))
-    cdef int status = NO_MEMORY if state == NULL else OK
-    cdef unsigned bits = <unsigned>(node.operands[0] >> 3) + 8
-    if status == OK:
-        memset(state, 0, sizeof(RansState))
-        node.state = state
-        state.next = node.payload + node.operands[2]
-        state.block_words = (node.count - 1) // node.operands[1] + 1
-        status = table_start(node, &table, node.operands[2], True)
-        if status == OK and (table.size != node.operands[2] or not frequencies(&table, bits)):
-            status = CORRUPT
-        if status == OK:
-            status = rans_tables(run, node, state, &table, bits)
-        free(table.symbols)
-    return status
-
-cdef int rans_tables(Run *run, Node *node, RansState *state, Table *table, unsigned bits) noexcept nogil:
-    # all slots in one table are faster where they are worth building, and bounded: 32 KiB a node, 8 bytes a word
-    cdef bint flat = bits <= 12 and node.count >> bits
-    cdef void *room = take(run, brv_alias_bytes(table.count, bits, flat))
-    cdef uint16_t *names = NULL
-    cdef size_t i
-    cdef int status
-    if room == NULL:
-        return NO_MEMORY
-    if node.width <= 16:
-        names = <uint16_t *>table.symbols   # narrowed in place: entry i is read before it is overwritten
-        for i in range(table.count):
-            names[i] = <uint16_t>table.symbols[i]
-    else:
-        status = kept_symbols(run, table, &state.symbols) or need_scratch(run, node, 1)
-        if status:
-            return status
-    brv_alias_build(&state.alias, room, table.values, names, table.count, bits, flat)
-    return OK
-
-cdef int rans_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
-    cdef RansState *state = <RansState *>node.state
-    cdef size_t part, at = 0, size
-    cdef bint named = state.symbols == NULL
-    cdef unsigned w = node.width if named else 16
-    cdef void *out = dst if named else scratch(run, node, 0)
-    while at < count:
-        if state.left == 0:
-            size = node.operands[3 + state.block]
-            if brv_rans_open(&state.coder, state.next, size, 1u << (node.operands[0] & 7)):
-                return CORRUPT
-            state.left = min(state.block_words, node.count - node.done - at)
-            state.next += size
-            state.block += 1
-        part = min(state.left, <uint64_t>(count - at))
-        if brv_rans_decode(&state.coder, &state.alias, behind(out, w, at), brv_size(w), part):
-            return CORRUPT
-        state.left -= part
-        at += part
-        if state.left == 0 and brv_rans_close(&state.coder):
-            return CORRUPT
-    if not named:
-        brv_name(dst, <const uint16_t *>out, state.symbols, node.width, count)
-    return OK
-
-def rans_encode(operands, Words words):
-    return written_rans(Rans.plan(Histogram.of(words)), words)
-
-cdef tuple written_rans(Rans plan, Words words):
-    operands, payload = plan.encode(words)
-    return operands, (), payload
-
-
-# ---- const ----
-
-cdef int const_check(Node *node, Type *children) noexcept nogil:
-    return check_leaf(node, 0) if is_word(node.operands[0], node.width) else INVALID
-
-cdef int const_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
-    brv_fill(dst, node.operands[0], node.width, count)
-    return OK
-
-def const_encode(operands, Words words):
-    if not brv_same(words.data, words.width, words.count):
-        raise Unfit("const: words differ")
-    return (words.word(0),), (), None
 
 
 # ---- concat ----
@@ -520,11 +172,6 @@ def map_encode(operands, Words words):
     with nogil:
         brv_unmap(child.data, f, operand, child.width, child.count)
     return operands, (child,), None
-
-cdef Words copy(Words words):
-    cdef Words twin = Words.room(words.width, words.count)
-    memcpy(twin.data, words.data, words.count * brv_size(words.width))
-    return twin
 
 
 # ---- scan ----
@@ -871,4 +518,5 @@ def encode(str name, tuple operands, Words words):
 
     What the operands say is told by the operator's function above: what is to be chosen, not what follows from the words.
     """
-    return globals()[name + "_encode"](operands, words)
+    encoder = globals().get(name + "_encode") or getattr(literals, name + "_encode")
+    return encoder(operands, words)

@@ -1,7 +1,7 @@
 from libc.stdint cimport uint8_t, uint64_t
 
 from brevis.bits cimport Bytes
-from brevis.ops cimport Node, Type
+from brevis.node cimport Node, Type
 
 cdef class Program:
     """A checked program: nodes[0] is the root. Borrows the bytes that it was read from."""

@@ -8,7 +8,8 @@ from libc.stdlib cimport calloc, free, realloc
 
 from brevis.bits cimport Bytes, read_varint
 from brevis.kernels cimport BRV_ADD, BRV_ORDERED, BRV_ROTATE, BRV_XOR
-from brevis.ops cimport INVALID, MAX_CHILDREN, MAX_DEPTH, MAX_NODES, NO_MEMORY, OK, UNSUPPORTED, Node, Op, Type, op_at, op_named
+from brevis.node cimport INVALID, MAX_CHILDREN, MAX_DEPTH, MAX_NODES, NO_MEMORY, OK, UNSUPPORTED, Node, Type
+from brevis.ops cimport op_at, op_named
 from brevis.words cimport Words
 
 from typing import NamedTuple

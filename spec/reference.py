@@ -256,14 +256,14 @@ class Container:
         demand(crc32(body) == int.from_bytes(crc, "little"), "corrupt", "[R7] CRC of a body")
         demand((tag == FOOTER) == (member.index is not None), "malformed", "[R8] index and footer not last")
         place = (self.unit - member.start, end - self.unit)
-        if tag == CHUNK:
+        if tag in (CHUNK, LAYOUT):
             check_content_head(body, 1 << member.c, range(1, 65), "K1")
+        if tag == CHUNK:
             content = read_content(body, origin)
             self.released.append(content)
             member.crcs += body[4:8]
             member.chunks.append((*place, len(content)))
         elif tag == LAYOUT:
-            check_content_head(body, 1 << member.c, range(1, 65), "K1")
             check_content_head(body, 1 << 20, range(8, 9), "L1")
             if self.with_layouts:
                 self.entries += read_layout(read_content(body, origin), self.members)
@@ -562,7 +562,7 @@ def check_zstd_header(frame: bytes, size: int) -> None:
     size_at, size_width = 6 - single_segment, (single_segment, 2, 4, 8)[descriptor >> 6]
     stated = int.from_bytes(frame[size_at : size_at + size_width], "little") + 256 * (size_width == 2)
     window = stated if single_segment else (8 + window_descriptor % 8) << (window_descriptor // 8 + 7)
-    demand(descriptor & 0b1011 == 0, "corrupt", "[E3] a Zstandard frame with a dictionary or the reserved bit")
+    demand(descriptor & 0b1011 == 0, "corrupt", "[E3] the dictionary flag or the reserved bit")
     demand(size_width > 0 and stated == size, "corrupt", "[E3] a Zstandard frame without the right size")
     demand(window <= 1 << 24, "corrupt", "[E3] a Zstandard frame with too large a window")
 

@@ -132,7 +132,7 @@ def to_bytes(bits):
 
 
 def table_bits(symbols, values, w, precision=None, g=0, d=0, s=None):
-    bits = field((len(symbols) if s is None else s) - 2, 12)
+    bits = field((len(symbols) if s is None else s) - 1, 12)
     bits += "" if precision is None else field(precision, 4)
     bits += field(symbols[0], w) + field(g, 6) + field(d, 4)
     runs = []
@@ -317,7 +317,6 @@ MOST = b"\xff" * 9 + b"\1"
         b"\0\1\0\0\0\0\x80\2" + b"\1" * 256,  # rank
         b"\0\1\0\0\0\x80\2" + b"a" * 256 + b"\0",  # dtype
         MOST + b"\1\0\1\0\0\0",  # range end
-        b"\0\1\0\0\0\0\2" + MOST + b"\2",  # product
         b"\0" + MOST,  # count
     ],
 )
@@ -335,21 +334,38 @@ def test_layouts_at_their_limits():
     assert len(reference.layouts(member(layout(long_name), c=24))[0][0].name) == 65535
     long_name = b"\0\1\0\0" + varint(65536) + b"a" * 65536 + b"\0\0"
     assert reference.layouts(member(layout(long_name), c=24))[1].fault == "malformed"
-    zero_product = b"\0\1\0\0\0\0\3" + MOST + b"\2\0"
-    assert reference.layouts(member(layout(zero_product)))[1].fault is None
+    large_product = b"\0\1\0\0\0\0\3" + MOST + b"\2\0"
+    assert reference.layouts(member(layout(large_product)))[0][0].dimensions == [(1 << 64) - 1, 2, 0]
+    large_product = b"\0\1\0\0\0\0\2" + MOST * 2
+    assert reference.layouts(member(layout(large_product)))[1].fault is None
 
 
 def test_layouts_are_programs():
     for program, kind, rule, offset in [
         (node(0x63), "unsupported", "[P1]", 32 + 25),
+        (node(0x13, 6), "unsupported", "[P1]", 32 + 25),
         (node(0x10), "invalid", "[P2]", 32 + 25),
         (raw(b"\0"), "invalid", "[P3]", 32 + 26),
         (const(1), "corrupt", "[K3]", 32),
     ]:
-        verdict = reference.layouts(member(layout(b"\0\0", program=program)))[1]
+        data = member(layout(b"\0\0", program=program))
+        verdict = reference.layouts(data)[1]
         assert (verdict.fault, verdict.offset, verdict.message[:4]) == (kind, offset, rule)
-    verdict = reference.layouts(member(layout(b"\0\0", w=16)))[1]
-    assert (verdict.fault, verdict.offset, verdict.message[:4]) == ("malformed", 32, "[L1]")
+        assert decoded(data) == b""  # [L3]
+
+
+def test_heads_of_layouts():
+    """[K1] and [L1] hold even where nobody looks at layouts."""
+    refused(member(layout(b"\0\0", w=16)), "malformed", "L1", 32)
+    refused(member(layout(b"\0\0", w=7)), "malformed", "K1", 32)
+    refused(member(layout(b"\0\0", length=0)), "malformed", "K1", 32)
+    refused(member(layout(b"\0\0", length=4097)), "malformed", "K1", 32)
+    refused(member(layout(b"\0\0", length=(1 << 20) + 1), c=21), "malformed", "L1", 32)
+    refused(member(layout(b"\0\0", length=(1 << 20) + 1), c=20), "malformed", "K1", 32)
+    text = b"\0" + varint(209714) + b"\0\0\2ab\0\0" + bytes(5 * 209713)
+    assert len(text) == 1 << 20
+    entries, verdict = reference.layouts(member(layout(text), c=21))
+    assert verdict.fault is None and len(entries) == 209714
 
 
 # §3: what is not
@@ -430,6 +446,8 @@ def test_metadata_and_pad_rules():
     for text in (b"\1b\0\1a\0", b"\1a\0\1a\0", b"\1\xff\0", b"\1a", b"\2a", b"\1a\5x", b"\x81\0a\0"):
         refused(member(record(0x82, text)), "malformed", "M1", 32)
     refused(member(record(0x83, b"\0\0\1")), "malformed", "M2", 32)
+    again = record(0x82, b"\1a\2\xff\x80")  # a value of any bytes; a later record replaces it
+    assert decoded(member(again, record(0x82, b"\0\0\1a\0"))) == b""
 
 
 def test_index_rules():
@@ -469,6 +487,15 @@ def test_chunk_rules():
 def test_code_rules():
     refused_program(node(0x00), "unsupported", "P1", 0)
     refused_program(node(0x19), "unsupported", "P1", 0)
+    for operands in ((6,), (6, 1, 2), ((1 << 64) - 1,)):
+        refused_program(node(0x13, *operands), "unsupported", "P1", 0)
+    for operands in ((2,), (2, 256), (300, 0)):
+        refused_program(node(0x14, *operands), "unsupported", "P1", 0)
+    refused_program((b"\x13\x06\x80\0", b""), "unsupported", "P1", 0)  # what stands behind is not looked at
+    refused_program((b"\x14\x02", b""), "unsupported", "P1", 0, w=32)  # n is 1
+    refused_program((b"\x13\x86\0", b""), "invalid", "P2", 0)  # but the number is
+    refused_program((b"\x13" + b"\xff" * 9 + b"\2", b""), "invalid", "P2", 0)
+    refused_program((b"\x13\0", b""), "invalid", "P2", 0)
     refused_program(concat([2], const(1), node(0x63)), "unsupported", "P1", 5)
     refused_program(concat([2], const(1)), "invalid", "P2", 0)  # k is 1
     refused_program((b"\x11\2\2\x10\1", b""), "invalid", "P2", 5)  # the second child is missing
@@ -509,12 +536,10 @@ def test_code_rules():
         (node(0x12, 1, children=[const(0)]), 8),
         (node(0x12, 3, children=[const(0)]), 8),
         (node(0x12, 0, children=[const(0)]), 8),
-        (node(0x13, 6, children=[const(0)]), 8),
         (node(0x13, 0, 256, children=[const(0)]), 8),
         (node(0x13, 4, 0, children=[const(0)]), 8),
         (node(0x13, 4, 8, children=[const(0)]), 8),
         (node(0x13, 4, 1, children=[const(0)]), 1),
-        (node(0x14, 2, 0, children=[const(0)]), 8),
         (node(0x14, 0, 256, children=[const(0)]), 8),
         (node(0x14, 0, 0, children=[const(0)]), 32),  # n is 1
         (node(0x15, 1, children=[const(0)]), 8),
@@ -563,8 +588,14 @@ def test_nodes_limit():
     content = b"\7" * 4096
     program = concat([2048, 1], deep(511, 2048), const(7), deep(511, 2047))  # 1,024 nodes
     check_words(list(content), 8, program)
-    program = concat([2048], deep(511, 2048), deep(513, 2048))  # 1,025
-    refused_program(program, "invalid", "Q2", len(program[0]) - 2, content=content)
+    last = node(0x12, 2, children=[const(7)])
+    program = concat([2048, 2046], deep(511, 2048), deep(511, 2046), last)  # 1,025
+    place = len(program[0]) - len(last[0])
+    refused_program(program, "invalid", "Q2", place, content=content)
+    refused_program((program[0][:-2], b""), "invalid", "Q2", place, content=content)  # announced is enough
+    many = concat([1] * 255, *[const(7)] * 256)
+    program = concat([1024] * 3, many, many, many, many)  # the last announces 773 + 256
+    refused_program(program, "invalid", "Q2", 8 + 3 * len(many[0]), content=content)
 
 
 def test_depth_limit():
@@ -573,7 +604,8 @@ def test_depth_limit():
         program = node(0x13, 0, 0, children=[program])
     check_words([9] * 4, 8, program)
     program = node(0x13, 0, 0, children=[program])
-    refused_program(program, "invalid", "Q3", 3 * 32, content=b"\t" * 4)
+    refused_program(program, "invalid", "Q3", 3 * 31, content=b"\t" * 4)
+    refused_program((program[0][: 3 * 32], b""), "invalid", "Q3", 3 * 31, content=b"\t" * 4)
 
 
 def test_charges_limit():
@@ -731,7 +763,10 @@ def test_zstd():
     check_words(list(b"abcd"), 8, zstd(raw_frame(b"abcd")))
     check_words(list(range(6)), 4, zstd(raw_frame(pack(range(6), 4))))
     check_words(list(b"abcd"), 8, zstd(raw_frame(b"abcd", 0x80, b"\0" + u32(4))))  # with a window
+    check_words(list(b"abcd"), 8, zstd(raw_frame(b"abcd", 0x80, b"\x70" + u32(4))))  # 2^24
     check_words(list(b"abcd"), 8, zstd(raw_frame(b"abcd", 0xE0, u64(4))))
+    check_words(list(b"abcd"), 8, zstd(raw_frame(b"abcd", 0x30)))  # the unused bit
+    check_words(list(b"abcd"), 8, zstd(raw_frame(b"abcd", 0x24) + bytes.fromhex("cc 92 5d d2")))
     long = bytes(range(256)) * 2
     check_words(list(long), 8, zstd(raw_frame(long, 0x60, struct.pack("<H", 256))))
     rle = b"\x28\xb5\x2f\xfd\xa0" + u32(1000) + struct.pack("<I", 1 | 1 << 1 | 1000 << 3)[:3] + b"z"
@@ -754,7 +789,9 @@ def test_zstd():
         raw_frame(b"abcde", head=b"\4"),
         raw_frame(b"abcd", 0x00, b"\0"),  # the size is not stated
         raw_frame(b"abcd", 0x21, b"\1\4"),  # a dictionary
+        raw_frame(b"abcd", 0x21, b"\0\4"),  # its flag
         raw_frame(b"abcd", 0x28, b"\4"),  # the reserved bit
+        raw_frame(b"abcd", 0x80, b"\x71" + u32(4)),  # a window of more than 2^24
         b"\x50\x2a\x4d\x18" + u32(4) + b"abcd",  # skippable
         b"\x50\x2a\x4d\x18" + u32(0) + raw_frame(b"abcd"),
         raw_frame(b"abcd", 0x24, b"\4") + bytes(4),  # a checksum, wrong
@@ -798,7 +835,7 @@ def test_exp_golomb():
 
 def test_huffman_by_hand():
     """Symbols 97, 98, 100 with lengths 1, 2, 2: codes 0, 10, 11."""
-    bits = field(1, 12) + field(97, 8) + field(0, 6) + field(0, 4)
+    bits = field(2, 12) + field(97, 8) + field(0, 6) + field(0, 4)
     bits += "1" + field(1, 1)  # two words in the run: 1, EG(1)
     bits += "1"  # one absent word: 0, EG(0)
     bits += "1" + field(0, 1)  # one word in the run
@@ -857,7 +894,8 @@ def test_table_rules():
         payload = to_bytes(good[: end + 8])[:-1] or b"\1"
         refused_program(node(3, len(payload), payload=payload), "corrupt", "T1")
     no(table_bits([1, 2, 3], [1, 2, 2], 8, s=2) + "0" * 99, "T1")
-    no(table_bits([1, 2, 3], [1, 2, 2], 8, s=4097) + "0" * 99, "Q5")
+    no(table_bits([1], [1], 8) + "0" * 99, "T1")  # one symbol
+    no(table_bits([1, 2, 3], [1, 2, 2], 8, s=1) + "0" * 99, "T1")
     no(table_bits([254, 255, 256], [1, 2, 2], 8) + "0" * 99, "T1")
     no(table_bits([254, 300], [1, 1], 8) + "0" * 99, "T1")
     no(table_bits([1, 2], [1, 0], 8) + "0" * 99, "T1")
@@ -865,8 +903,8 @@ def test_table_rules():
     no(table_bits([1, 2], [65536, 1], 8, d=15) + "0" * 99, "T1")
     padded = table_bits([1, 2], [1, 1], 8)
     assert len(padded) % 8
-    no(padded + "1", "T1")
-    start = field(1, 12) + field(1, 8) + field(63, 6) + field(0, 4)
+    no(padded + "1", "V2")
+    start = field(2, 12) + field(1, 8) + field(63, 6) + field(0, 4)
     no(start + "0" * 200, "V3")
     no(start + "11" + "01" + "1" * 80, "V3")  # EG(63) of 2^64 and more
 
@@ -902,6 +940,19 @@ def test_rans_by_hand():
     table = to_bytes(table_bits([5, 6], [128, 128], 8, precision=15))
     program = node(4, 0, 1, len(table), 4, payload=table + u32(262400))
     check_words([5, 6], 8, program)
+
+
+def test_limit_of_blocks():
+    """A word a block: 5 is 131,072, and 6 is 131,200 (see above)."""
+    table = to_bytes(table_bits([5, 6], [128, 128], 8, precision=15))
+    for n in (65536, 65537):
+        payload = table + u32(131072) * (n - 1) + u32(131200)
+        program = node(4, 0, n, len(table), *[4] * n, payload=payload)
+        data = member(chunk(b"\5" * (n - 1) + b"\6", 8, program), c=18)
+        if n == 65536:
+            assert decoded(data) == b"\5" * 65535 + b"\6"
+        else:
+            refused(data, "invalid", "P2", 32 + 25)
 
 
 def test_alias_by_hand():

@@ -1,0 +1,45 @@
+# One word per chore. Everything runs in an environment of its own, .venv, made on first use; PYTHON chooses the interpreter.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: build test demo sizes bench lint clean
+
+# Packages of the chores that have run so far; a stamp each, so that a demo does not install what only tests need.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+SOURCES := setup.py pyproject.toml $(wildcard brevis/*.py* brevis/*.pxd brevis/*/*.py* brevis/kernels/*)
+
+$(VENV)/built: $(SOURCES) constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -q -c constraints.txt "setuptools>=77" "cython>=3.1" wheel
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e .
+	touch $@
+
+$(VENV)/with-%: pyproject.toml constraints.txt $(VENV)/built
+	$(BIN)/python -m pip install -q -c constraints.txt --no-build-isolation -e ".[$*]"
+	touch $@
+
+build: $(VENV)/built
+
+test: $(VENV)/with-test  ## the whole test suite
+	$(BIN)/python -m pytest
+
+demo: $(VENV)/with-bench  ## a real checkpoint through brevis and its peers
+	$(BIN)/python bench/demo.py
+
+sizes: $(VENV)/with-bench  ## the committed table of sizes, made anew
+	$(BIN)/python bench/sizes.py
+
+bench: $(VENV)/with-bench  ## speeds, as ratios to a plain copy in the same run
+	$(BIN)/python bench/speed.py
+
+lint: $(VENV)/with-lint $(VENV)/with-bench
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/cython-lint brevis
+
+clean:
+	rm -rf build dist $(VENV) *.egg-info brevis/*.c brevis/*.so brevis/search/*.c brevis/search/*.so
