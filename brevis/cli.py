@@ -72,40 +72,17 @@ def _parser() -> argparse.ArgumentParser:
     flag("-o", "--output", metavar="FILE", help="write to FILE")
     flag("-f", "--force", action="store_true", help="replace files, follow links, use terminals")
     flag(
-        "-k",
-        "--keep",
-        dest="remove",
-        action="store_false",
-        default=False,
-        help="keep the sources (the default)",
+        "-k", "--keep", dest="remove", action="store_false", default=False, help="keep sources (the default)"
     )
     flag("--rm", dest="remove", action="store_true", help="remove each source when its target is complete")
     for level in range(1, 10):
         text = {1: "faster ...", 9: "... smaller; the default is -6"}.get(level, argparse.SUPPRESS)
         flag(f"-{level}", dest="level", action="store_const", const=level, default=6, help=text)
-    flag(
-        "-T",
-        "--threads",
-        metavar="N",
-        type=_count,
-        default=0,
-        help="use N threads; 0, the default, is all processors",
-    )
+    flag("-T", "--threads", metavar="N", type=_count, default=0, help="use N threads; 0, the default, is all")
     flag("-q", "--quiet", action="store_true", help="leave out warnings")
     flag("-v", "--verbose", action="store_true", help="tell what was done")
-    flag(
-        "--progress",
-        dest="progress",
-        action="store_true",
-        default=None,
-        help="show a bar at once, on a terminal",
-    )
-    flag(
-        "--no-progress",
-        dest="progress",
-        action="store_false",
-        help="show no bar; it comes with long work only",
-    )
+    flag("--progress", dest="progress", action="store_true", default=None, help="show a bar at once")
+    flag("--no-progress", dest="progress", action="store_false", help="show no bar, for long work neither")
     flag("-h", "--help", action="store_true", help="show this help")
     flag("-V", "--version", action="store_true", help="show the version")
     return parser
@@ -126,6 +103,8 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     for item in rest:
         if item.startswith("-") and item != STANDARD:
             raise _UsageError(f"unknown option {item}; a file of this name comes after --")
+    if options.json and not options.list:
+        raise _UsageError("--json goes with -l")
     files = [*rest, *arguments[split + 1 :]] or [STANDARD]
     if options.output is not None and options.output != STANDARD:
         if options.stdout:
@@ -176,7 +155,6 @@ class _StandardOutput:
     regular = False
 
     def __init__(self) -> None:
-        _standard(sys.stdout)
         self._file = io.FileIO(1, "wb", closefd=False)
 
     def __enter__(self) -> _StandardOutput:
@@ -317,6 +295,8 @@ class Command:
 
     def _open_target(self, source: _Source) -> Target | _StandardOutput:
         path = self._target_path(source)
+        if path is None:
+            _standard(sys.stdout)
         try:
             there = os.fstat(1) if path is None else os.stat(path)
         except OSError:

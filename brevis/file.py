@@ -6,7 +6,6 @@ program says, nor how a command line asks for its work.
 
 from __future__ import annotations
 
-import builtins
 import errno
 import io
 import os
@@ -176,7 +175,7 @@ class BrevisFile(io.BufferedIOBase):
         self._writer: _Writer | None = None
         if kind == "r":
             if _is_path(file):
-                self._opened = builtins.open(file, "rb")
+                self._opened = io.BufferedReader(io.FileIO(file))
             self._source = Source(self._opened or file)
             self._reader = Reader(self._source, threads)
         else:
@@ -470,7 +469,6 @@ def open(
         return BrevisFile(file, mode, level=level, threads=threads)
     if "b" in mode:
         raise ValueError(f"invalid mode: {mode!r}")
-    encoding = io.text_encoding(encoding)
     binary = BrevisFile(file, mode.replace("t", "", 1), level=level, threads=threads)
     try:
         return _Text(binary, encoding, errors, newline)

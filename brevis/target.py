@@ -170,12 +170,12 @@ class Target:
 
     def discard(self) -> None:
         """Remove what was written so far; does nothing after `commit`."""
-        temporary, self._temporary = self._temporary, None
         if os.name == "nt":
             self._close()
-        if temporary is not None:
+        if self._temporary is not None:
             with contextlib.suppress(OSError):
-                os.unlink(temporary)
+                os.unlink(self._temporary)
+            self._temporary = None  # only now, for the sake of a signal handler
         self._close()
 
     def _close(self) -> None:

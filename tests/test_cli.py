@@ -142,6 +142,7 @@ def test_help_and_version() -> None:
         ["-o", "x", "a", "b"],
         ["-c", "-o", "x"],
         ["-10"],
+        ["--json", "a"],
     ],
 )
 def test_a_wrong_command_line_is_an_error(arguments: list[str]) -> None:

@@ -62,7 +62,7 @@ _ML_DTYPES = {
 
 
 def load_file(filename: str | os.PathLike[str]) -> dict[str, Array]:
-    """Load the tensors of a compressed safetensors file, as `safetensors.numpy.load_file` would the original's.
+    """Load the tensors of a compressed safetensors file, as safetensors would those of the original.
 
     The arrays are in the header's order, writable and aligned to 64 bytes. BF16, F8, F6 and F4 take
     `ml_dtypes`, which gives an element of four or six bits a byte. The tensors of several members come
