@@ -7,38 +7,18 @@ demo with exit status 1.
 """
 
 import argparse
-import gzip
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-import lz4.frame
-import snappy
-import zstandard
 from checkpoints import FOLDER, checkpoint
+from peers import PEERS, Peer
 
 CHECKPOINTS = ("minilm-fp32", "minilm-bf16")
-
-
-class Peer(NamedTuple):
-    """A general compressor, to compare with."""
-
-    name: str
-    compress: Callable[[bytes], bytes]
-    restore: Callable[[bytes], bytes]
-
-
-PEERS = (
-    Peer("gzip -6", partial(gzip.compress, compresslevel=6), gzip.decompress),
-    Peer("zstd -3", zstandard.ZstdCompressor(level=3).compress, zstandard.ZstdDecompressor().decompress),
-    Peer("lz4", lz4.frame.compress, lz4.frame.decompress),
-    Peer("snappy", snappy.compress, snappy.uncompress),
-)
 
 
 class Trial(NamedTuple):

@@ -390,13 +390,17 @@ cdef class Rans:
             if best.quanta == NULL or best.frequencies == NULL or quanta == NULL:
                 raise MemoryError
             freqs = quanta + h.count
-            best_gap_order(h.symbols, h.count, h.width, &gap_bits)
-            p = likely_precision(h)
+            with nogil:
+                best_gap_order(h.symbols, h.count, h.width, &gap_bits)
+                p = likely_precision(h)
             for i in (p, p + 1, 15):
-                if best.cost != <uint64_t>-1 and i == 15 or not quantize(h, bits, i, quanta, freqs):
+                if best.cost != <uint64_t>-1 and i == 15:
                     continue
-                best_value_order(quanta, h.count, &value_bits)
-                cost = data_cost(h, bits, freqs) + ((26 + h.width + gap_bits + value_bits) << UNIT)
+                with nogil:
+                    cost = <uint64_t>-1
+                    if quantize(h, bits, i, quanta, freqs):
+                        best_value_order(quanta, h.count, &value_bits)
+                        cost = data_cost(h, bits, freqs) + ((26 + h.width + gap_bits + value_bits) << UNIT)
                 if cost < best.cost:
                     best.cost, best.precision = cost, i
                     memcpy(best.quanta, quanta, h.count * 2)

@@ -96,10 +96,16 @@ def _retype(data: Any, view: memoryview, dtype: str) -> Kind:
 
 
 @overload
-def decompress(data: Buffer, *, out: None = ..., max_output_size: int | None = ...) -> bytes: ...
+def decompress(
+    data: Buffer, *, out: None = ..., max_output_size: int | None = ..., threads: int = ...
+) -> bytes: ...
 @overload
-def decompress(data: Buffer, *, out: Buffer, max_output_size: int | None = ...) -> int: ...
-def decompress(data: Buffer, *, out: Buffer | None = None, max_output_size: int | None = None) -> bytes | int:
+def decompress(
+    data: Buffer, *, out: Buffer, max_output_size: int | None = ..., threads: int = ...
+) -> int: ...
+def decompress(
+    data: Buffer, *, out: Buffer | None = None, max_output_size: int | None = None, threads: int = 0
+) -> bytes | int:
     """Return the content of an archive.
 
     With `out`, a writable buffer, the content is decoded into it without a copy, and its length is returned;
@@ -107,7 +113,7 @@ def decompress(data: Buffer, *, out: Buffer | None = None, max_output_size: int 
     `max_output_size` bytes is a `LimitError`, before any memory is spent on it.
     """
     room = _Room(None if out is None else codec.byte_view(out), max_output_size)
-    pieces = codec.decode_blocks(_slices(codec.byte_view(data)), into=room.take, read_size=None)
+    pieces = codec.decode_blocks(_slices(codec.byte_view(data)), into=room.take, read_size=None, threads=threads)
     if out is None:
         return b"".join(pieces)
     return sum(map(len, pieces))

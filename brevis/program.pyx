@@ -133,7 +133,7 @@ cdef class Program:
         cdef int status
         while layout[0]:
             value = read_varint(code)
-            if not code.bad and value >= functions(layout[0]):
+            if not code.bad and value > highest_function(layout[0]):
                 return UNSUPPORTED
             more = operands_after(layout[0], value)
             if code.bad or more > code.size - code.at:
@@ -198,9 +198,9 @@ cdef class Program:
         )
 
 
-cdef uint64_t functions(char kind) noexcept nogil:
-    """How many functions a layout letter can name."""
-    return BRV_ORDERED + 1 if kind == b"F" else BRV_ADD + 1 if kind == b"S" else <uint64_t>-1
+cdef uint64_t highest_function(char kind) noexcept nogil:
+    """The highest number of a function that a layout letter may name."""
+    return BRV_ORDERED if kind == b"F" else BRV_ADD if kind == b"S" else <uint64_t>-1
 
 
 cdef uint64_t operands_after(char kind, uint64_t value) noexcept nogil:

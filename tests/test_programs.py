@@ -173,6 +173,13 @@ def test_rejects(body, width, size, error):
     assert caught.value.offset >= 100
 
 
+def test_the_largest_word_is_a_word():
+    """2^64 - 1 is an operand like any other."""
+    out = bytearray(16)
+    interp.run(b"\x10" + b"\xff" * 9 + b"\x01", 64, out)
+    assert out == b"\xff" * 16
+
+
 def test_rejects_padding_that_is_not_zero():
     out = bytearray(1)
     with pytest.raises(CorruptError):

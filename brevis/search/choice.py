@@ -13,7 +13,7 @@ from brevis.entropy import distinct
 from brevis.ops import Unfit
 from brevis.program import LITERAL, Term
 from brevis.search.estimate import UNIT, Evidence, Lines, clean_bits, periods, table_cost
-from brevis.search.shapes import LIT, RAW, Axis, Classes, Dealt, Float, Records, Shape, words_of
+from brevis.search.shapes import LIT, RAW, Axis, Classes, Dealt, Float, Records, Repeated, Shape, words_of
 from brevis.words import Words
 
 # (bits of the exponent, bits of the word) of the floating-point types; a complex number is two floats
@@ -50,6 +50,9 @@ EFFORTS = {
 def choose(content, kind, level: int) -> Shape:
     """The shape for a tensor (or other run of bytes) whose first chunk is `content`."""
     effort = EFFORTS[level]
+    rows = equal_rows(content, kind)
+    if rows:
+        return rows
     if kind.dtype in FLOATS:
         exponent, width = FLOATS[kind.dtype]
         shapes = list(floats(content, exponent, width, kind, effort))
@@ -71,6 +74,18 @@ def encode_fallback(content, kind, level: int) -> tuple[int, bytes]:
     except Unfit:
         return raw
     return min(chosen, raw, key=lambda option: len(option[1]))
+
+
+def equal_rows(content, kind) -> Shape | None:
+    """A mask or table that is one row over and over."""
+    view = memoryview(content).cast("B")
+    rows = kind.shape[0] if kind.shape else 0
+    if rows < 2 or len(view) % rows:
+        return None
+    size = len(view) // rows
+    if view[:size] != view[size : 2 * size] or view[size:] != view[:-size]:
+        return None
+    return Repeated(8, RAW, size)
 
 
 def smallest(shapes: list[Shape], content) -> Shape:
@@ -95,14 +110,20 @@ def text(effort: Effort) -> Shape:
 
 
 def floats(content, exponent: int, width: int, kind, effort: Effort):
-    words = words_of(content, width) if memoryview(content).nbytes * 8 % width == 0 else None
-    if words is None:
+    size = memoryview(content).nbytes
+    if size * 8 % width or size <= RAW_COST:
         yield text(effort)
-    elif words.count * width // 8 <= RAW_COST or words.width > 16 and few_values(words):
+        return
+    words = Words.of(content, width)
+    if width > 16 and few_values(words):
         yield Shape(width, LIT)
         yield text(effort)
-    else:
-        yield best_float(words, exponent, kind.shape, effort)[1]
+        return
+    cost, found = best_float(words, exponent, kind.shape, effort)
+    if width == 16 and Evidence(words).whole_cost() < cost:  # dequantised integers, say: few values, whatever they are
+        yield Shape(width, LIT)
+        yield text(effort)
+    yield found
 
 
 def few_values(words: Words) -> bool:

@@ -7,7 +7,7 @@ from libc.stdint cimport int16_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
-from brevis.kernels cimport BRV_BINS, brv_assign, brv_bin, brv_histogram, brv_log2_fixed, brv_or, brv_stretch
+from brevis.kernels cimport BRV_BINS, BRV_SYMBOLS, brv_assign, brv_bin, brv_histogram, brv_log2_fixed, brv_or, brv_stretch
 from brevis.words cimport Words
 
 cdef enum:
@@ -61,19 +61,26 @@ cdef class Evidence:
             raise MemoryError
         costs = []
         try:
-            memcpy(signed, self.counts, 2 * half * sizeof(uint32_t))
-            for i in range(half):
-                unsigned[i] = signed[i] + signed[half + i]
+            with nogil:
+                memcpy(signed, self.counts, 2 * half * sizeof(uint32_t))
+                for i in range(half):
+                    unsigned[i] = signed[i] + signed[half + i]
             for m in range(self.bits - 1 - exponent, -1, -1):
                 size = <size_t>1 << (exponent + m)
                 if m <= most:
                     costs.append((m, False, *literal_cost(unsigned, size)))
                     costs.append((m, True, *literal_cost(signed, 2 * size)))
-                halve(unsigned, size // 2)
-                halve(signed, size)
+                with nogil:
+                    halve(unsigned, size // 2)
+                    halve(signed, size)
         finally:
             free(signed)
         return costs
+
+    def whole_cost(self) -> int:
+        """What a rans literal over whole words of up to 16 bits would cost; beyond any other where it has too many symbols."""
+        cost, symbols = literal_cost(self.counts, <size_t>1 << self.bits)
+        return cost if symbols <= BRV_SYMBOLS else 1 << 63
 
     def highest(self, unsigned exponent) -> int:
         """The half octave of the largest magnitude that occurs."""
@@ -102,7 +109,9 @@ cpdef uint64_t table_cost(uint64_t symbols):
 
 cdef tuple literal_cost(const uint32_t *counts, size_t size):
     cdef size_t symbols
-    cdef uint64_t cost = entropy(counts, size, &symbols)
+    cdef uint64_t cost
+    with nogil:
+        cost = entropy(counts, size, &symbols)
     return cost + table_cost(symbols), symbols
 
 
@@ -111,9 +120,10 @@ def magnitude_bins(unsigned bits, unsigned exponent, size_t highest) -> bytes:
     cdef size_t half = <size_t>1 << (bits - 1), shift = octave_shift(bits, exponent), i
     cdef bytearray bins = bytearray(2 * half)
     cdef uint8_t *out = bins
-    for i in range(half):
-        out[i] = <uint8_t>min(highest - min(highest, i >> shift), <size_t>BRV_BINS - 1)
-    memcpy(out + half, out, half)
+    with nogil:
+        for i in range(half):
+            out[i] = <uint8_t>min(highest - min(highest, i >> shift), <size_t>BRV_BINS - 1)
+        memcpy(out + half, out, half)
     return bytes(bins)
 
 

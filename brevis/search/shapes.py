@@ -165,3 +165,16 @@ class Records(Shape):
         if words.count % self.period or words.count < 2 * self.period:
             raise Unfit("no whole number of records")
         return weave(bytes(range(self.period)), Axis(1, self.period), words.count, LIT)
+
+
+@dataclass(frozen=True)
+class Repeated(Shape):
+    """One row of `inner` words, over and over."""
+
+    inner: int = 1
+
+    def term(self, words: Words) -> Term:
+        rows, rest = divmod(words.count, self.inner)
+        if rest or rows < 2:
+            raise Unfit("no two whole rows")
+        return Term("repeat", (rows,), (LIT,))

@@ -1,0 +1,123 @@
+"""Sizes and speeds of brevis and general compressors on real checkpoints, in one run on one machine.
+
+Everything happens in memory, on one thread unless the name says otherwise; each round trip is checked. Speeds are medians, in MB/s of the original, and
+stand beside a plain copy of the same bytes: machines differ and are shared, ratios last longer.
+
+    python bench/peers.py [--record] [NAME...]      NAME: minilm-bf16, crepe-fp32 ...
+"""
+
+import argparse
+import datetime
+import gzip
+import platform
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import NamedTuple
+
+import lz4.frame
+import snappy
+import zstandard
+from checkpoints import FOLDER, NAMES, checkpoint
+
+import brevis
+
+RECORDS = Path(__file__).parent / "records"
+RUNS = 3
+
+
+class Peer(NamedTuple):
+    """A compressor of bytes."""
+
+    name: str
+    compress: Callable[[bytes], bytes]
+    restore: Callable[[bytes], bytes]
+
+
+PEERS = (
+    Peer("gzip -6", partial(gzip.compress, compresslevel=6), gzip.decompress),
+    Peer("zstd -3", zstandard.ZstdCompressor(level=3).compress, zstandard.ZstdDecompressor().decompress),
+    Peer("lz4", lz4.frame.compress, lz4.frame.decompress),
+    Peer("snappy", snappy.compress, snappy.uncompress),
+)
+
+
+def copy(data: bytes) -> bytes:
+    """Copy the bytes, as the fastest conceivable compressor and decompressor would at least have to."""
+    return bytes(memoryview(data))  # bytes of bytes would be the same object
+
+
+def rows() -> list[Peer]:
+    """Make the list of what is compared: brevis at some levels, its peers, a copy."""
+    ours = [
+        Peer(
+            f"brevis -{level}" + (f", {threads} threads" if threads > 1 else ""),
+            partial(brevis.compress, level=level, threads=threads),
+            partial(brevis.decompress, threads=threads),
+        )
+        for level, threads in ((1, 1), (6, 1), (6, 2), (9, 1))
+    ]
+    return [*ours, *PEERS, Peer("copy", copy, copy)]
+
+
+def median_time(function: Callable[[bytes], bytes], data: bytes) -> tuple[bytes, float]:
+    """Return the result, and the median seconds of a few runs; one that takes long is run once."""
+    times: list[float] = []
+    result = b""
+    while len(times) < RUNS and sum(times) < 5:
+        start = perf_counter()
+        result = function(data)
+        times.append(perf_counter() - start)
+    return result, statistics.median(times)
+
+
+def measure(peer: Peer, data: bytes) -> tuple[float, float, float]:
+    """Return percent of the original, and MB/s of compressing and restoring."""
+    archive, compressing = median_time(peer.compress, data)
+    restored, restoring = median_time(peer.restore, archive)
+    if restored != data:
+        raise SystemExit(f"{peer.name} does not give the bytes back")
+    return 100 * len(archive) / len(data), len(data) / compressing / 1e6, len(data) / restoring / 1e6
+
+
+def processor() -> str:
+    """Return the processor's name, where the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", default=[], help="checkpoints; all six if none is named")
+    parser.add_argument("--record", action="store_true", help="also write the table to bench/records")
+    arguments = parser.parse_args()
+    date = datetime.date.today().isoformat()
+    lines = [
+        f"`python bench/peers.py --record`, {date}, {processor()}, Python {platform.python_version()},",
+        f"brevis {brevis.__version__}. MB/s of the original, median of {RUNS}; in brackets the ratio to the copy of the same run.",
+    ]
+    for name in arguments.names or NAMES:
+        data = checkpoint(name, FOLDER).read_bytes()
+        lines += ["", f"**{name}** ({len(data) / 1e6:.1f} MB)", "", "| | % | compress | restore |", "|---|---:|---:|---:|"]
+        measured = {peer.name: measure(peer, data) for peer in rows()}
+        _, copy_in, copy_out = measured["copy"]
+        for peer, (percent, fast_in, fast_out) in measured.items():
+            row = f"| {peer} | {percent:.2f} | {fast_in:.0f} ({fast_in / copy_in:.3f}) | {fast_out:.0f} ({fast_out / copy_out:.3f}) |"
+            lines.append(row)
+        print("\n".join(lines[-len(measured) - 4 :]), file=sys.stderr)
+    text = "\n".join(lines) + "\n"
+    print(text)
+    if arguments.record:
+        RECORDS.mkdir(exist_ok=True)
+        (RECORDS / f"peers-{date}.md").write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
