@@ -184,7 +184,7 @@ def draw_words(rng, w, n):
 
 
 def divisors(n):
-    return [d for d in range(1, n + 1 if n < 5000 else 200) if n % d == 0]
+    return [d for d in range(1, min(n, 5000)) if n % d == 0] + [n]
 
 
 def parts(rng, total, most):
@@ -265,12 +265,12 @@ def program(rng, w, n, depth):
     return literal(rng, draw_words(rng, w, n), w)
 
 
-def draw_program(rng, most=3000):
-    """(width, content length, code, payloads)."""
+def draw_program(rng, most=3000, least=1):
+    """(width, content length, code, payloads), of about so many words."""
     w = rng.choice([1, 2, 4, 8, 8, 12, 16, 16, 32, 64, *[rng.randrange(1, 65)] * 5])
     step = 8 // math.gcd(w, 8)
     n = rng.choice([rng.randrange(1, 30), 24, 120, 360, 720, 2520, rng.randrange(1, most)])
-    n = min(-(-n // step), (most - 1) // step) * step
+    n = -(-max(min(n, most), least) // step) * step
     code, payloads = program(rng, w, n, rng.randrange(1, 7))
     if rng.random() < 0.01:  # depths around the limit
         for _ in range(rng.randrange(24, 33)):
@@ -361,8 +361,8 @@ def test_programs(seed):
     assert verdicts.count("content") > 25
 
 
-def judge_program(rng, most=3000):
-    w, content_length, code, payloads = draw_program(rng, most)
+def judge_program(rng, most=3000, least=1):
+    w, content_length, code, payloads = draw_program(rng, most, least)
     return judge(w, content_length, code + payloads, rng.randrange(8))
 
 
@@ -385,37 +385,75 @@ def judge_changed(rng, times):
         yield judge(w, content_length, body, rng.randrange(8))
 
 
-def test_tables():
-    """Tables of nothing but chance, around the limits of each of their parts."""
-    rng = random.Random(1)
-    for _ in range(300):
+@pytest.mark.parametrize("seed", SEEDS)
+def test_long_programs(seed):
+    """Streams of several tiles of the core."""
+    rng = random.Random(seed)
+    judge_program(rng, 60000, rng.randrange(16000, 60000))
+
+
+def test_operands():
+    """All small and all outstanding numbers as operands."""
+    for w, n in ((8, 12), (1, 16), (16, 1), (64, 256)):
+        numbers = [0, 1, 2, 3, 4, 5, 6, 8, 12, 63, 64, 256, 257, (1 << w) - 1, 1 << w, (1 << 64) - 1]
+        for op in OPCODES:
+            for first in numbers:
+                for second in numbers:
+                    code = bytes([op]) + varint(first) + varint(second)
+                    for body in (code, code + b"\1\4" + b"\x10\0" * 9):
+                        judge(w, w * n // 8, refitted(random.Random(1), w, w * n // 8, body))
+            for body in (b"\xff" * 9 + b"\2", b"\x80", b"\x80\0", b"\xff" * 12, b""):
+                for first in (b"", b"\0", b"\1", b"\2", b"\6"):
+                    judge(w, w * n // 8, bytes([op]) + first + body)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tables(seed):
+    """Tables around the limits of each of their parts, mostly with nothing of use behind them."""
+    rng = random.Random(seed)
+    for _ in range(40):
         judge_table(rng)
 
 
+def about(rng, x, least=0):
+    """The number, or one near it, or one of fewer bits."""
+    near = x + rng.choice([-1, 0, 0, 0, 1])
+    return max(rng.choice([near, near, rng.getrandbits(rng.randrange(1, 65))]), least)
+
+
 def judge_table(rng):
-    w = rng.choice([1, 2, 8, 16, 63, 64])
-    n, is_rans, p = 8 * rng.randrange(1, 5), rng.random() < 0.5, rng.randrange(16)
-    bits = field(rng.choice([0, 1, 1, 2, 3, 4095]), 12) + (field(p, 4) if is_rans else "")
-    bits += field(rng.choice([0, 1, (1 << w) - 2, (1 << w) - 1, rng.getrandbits(w)]) % (1 << w), w)
-    g, d = rng.choice([0, 1, 62, 63, rng.randrange(64)]), rng.randrange(3)
-    bits += field(g, 6) + field(d, 4)
-    for order in [1, g, 1, d, d, d]:
-        most = (1 << 64) - 1 - (1 << order) if rng.random() < 0.1 else rng.choice([1, 1, 2, 5, 1 << w])
-        if rng.random() < 0.9:
-            bits += exp_golomb(min(rng.randrange(max(most, 0) + 1), (1 << 64) - (1 << order) - 1), order)
-    if rng.random() < 0.2:
-        bits += "0" * rng.randrange(70) + "1" * rng.randrange(140)
-    table, rest = to_bytes(bits), bytes(rng.choice([0, 1, 4, 8]))
+    """A table for n words, all of them the one with the shortest code or with half of the slots."""
+    w, k, is_rans = rng.choice([1, 2, 8, 16, 63, 64]), rng.randrange(8, 16), rng.random() < 0.6
+    runs = [rng.choice([1, 1, 2, 3, rng.randrange(1, 200)]) for _ in range(rng.choice([1, 1, 2, 3, 9]))]
+    gaps = [about(rng, rng.choice([0, 0, 1, 30, 1 << 62])) for _ in runs[1:]]
+    s, span = sum(runs), sum(runs) + sum(gaps) + len(gaps)
+    bits = field(max(min(s - rng.choice([1] * 20 + [0, 2]), 4095), 0), 12)
+    p, first, g, d = rng.randrange(16), about(rng, (1 << w) - span), rng.randrange(64), rng.randrange(16)
+    bits += field(p, 4) if is_rans else ""
+    bits += field(min(first, (1 << w) - 1), w) + field(g, 6) + field(d, 4)
+    for i, length in enumerate(runs):
+        if i:
+            bits += exp_golomb(gaps[i - 1], g) if gaps[i - 1] < (1 << 64) - (1 << g) else "0" * 64
+        bits += exp_golomb(length - 1, 1)
     if is_rans:
-        code = bytes([4, rng.randrange(8) << 3, 1]) + varint(len(table)) + varint(max(len(rest), 4) & ~1)
-        rest = rest if len(rest) >= 4 else u32_state(rng)
+        numbers = [rng.randrange(1, (2 << min(k, p + rng.randrange(6))) // s + 2) for _ in range(s)]
     else:
-        code = b"\3" + varint(len(table) + len(rest))
-    judge(w, w * n // 8, code + table + rest)
-
-
-def u32_state(rng):
-    return struct.pack("<I", rng.choice([65535, 65536, rng.getrandbits(32)]))
+        numbers = [min(i + 1, s - 1) if s < 14 else s.bit_length() - 1 for i in range(s)]
+    if rng.random() < 0.4:
+        numbers[rng.randrange(s)] = rng.choice([0, 1, 11, 12, 13, 255, 65535, 65536, 1 << 62])
+    for before, number in zip([0, *numbers], numbers, strict=False):
+        step = number - before
+        bits += exp_golomb(2 * step if step >= 0 else -2 * step - 1, d)
+    if rng.random() < 0.2:
+        place = rng.randrange(len(bits))
+        bits = bits[:place] + rng.choice(["", "1", "0" * 63, "0" * 64]) + bits[place + 1 :]
+    table, states = to_bytes(bits), struct.pack("<I", rng.choice([65536] * 5 + [65535, rng.getrandbits(32)]))
+    if is_rans:
+        code = bytes([4, (k - 8) << 3, 1]) + varint(len(table)) + b"\4" + table + states
+    else:
+        rest = bytes(rng.randrange(3))
+        code = b"\3" + varint(len(table) + len(rest)) + table + rest
+    judge(w, w * 8 // 8, code)
 
 
 def test_limit_of_nodes_and_depth():
@@ -452,7 +490,7 @@ def test_limits_of_memory():
     assert seen == {"content", "invalid"}
 
 
-# Whole archives
+# Whole archives. Theirs are layouts and metadata too.
 
 CHUNK_LOG2 = 12
 
@@ -486,6 +524,12 @@ def draw_layout_text(rng):
     return text
 
 
+def draw_metadata(rng):
+    keys = sorted(rng.sample([b"", b"a", b"ab", b"b", "é".encode(), "\U0001f600".encode(), b"source"], 3))
+    values = [rng.randbytes(rng.randrange(4)) for _ in keys]
+    return b"".join(varint(len(x)) + x for pair in zip(keys, values, strict=True) for x in pair)
+
+
 def draw_record(rng):
     match rng.randrange(9):
         case 0 | 1 | 2 | 3:
@@ -496,7 +540,7 @@ def draw_record(rng):
         case 4 | 5:
             return layout(draw_layout_text(rng))
         case 6:
-            return record(0x82, b"".join(varint(1) + bytes([x]) + b"\2\xff\0" for x in range(65, 68)))
+            return record(0x82, draw_metadata(rng))
         case 7:
             return record(0x83, bytes(rng.randrange(9)))
     return record(rng.choice([0x80, 0x84, 0xFF]), rng.randbytes(rng.randrange(9)))
@@ -592,6 +636,32 @@ def test_archives(seed):
     rng = random.Random(seed)
     seen = {verdict for _ in range(8) for verdict in judge_archives(rng, 12)}
     assert {None, "truncated", "corrupt", "malformed"} <= seen
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_layouts_and_metadata(seed):
+    rng = random.Random(seed)
+    seen = {judge_notes(rng) for _ in range(40)}
+    assert {None, "malformed"} <= seen
+
+
+def judge_notes(rng):
+    text, pairs = draw_layout_text(rng), draw_metadata(rng)
+    if rng.random() < 0.5:
+        text = changed(rng, text)
+    if rng.random() < 0.5:
+        pairs = changed(rng, pairs)
+    first = layout(text[: 1 << CHUNK_LOG2] or b"\0")
+    return judge_archive(member(first, record(0x82, pairs), c=CHUNK_LOG2))
+
+
+def test_heads_of_layouts():
+    """K1 and L1, for who looks at layouts and who does not."""
+    for c in (12, 19, 20, 21, 24):
+        for size in (0, 1, 2, (1 << c) - 1, (1 << c) + 1, 1 << 20, (1 << 20) + 1, (1 << 32) - 1):
+            for w in (0, 1, 7, 8, 16, 64, 65, 255):
+                body = struct.pack("<IIB", size, 0, w) + b"\x63"
+                judge_archive(member(record(0x81, body), c=c))
 
 
 def judge_archives(rng, times):

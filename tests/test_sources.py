@@ -329,7 +329,7 @@ def test_cuts_tile_the_content_and_keep_words_whole(
     cuts = cut(found, chunk_size)
     assert cuts == cut(found, chunk_size)
     for c in cuts:
-        inside = [e for e in found.entries if e.begin < c.end and c.begin < e.end]
+        inside = [e for e in found.entries if max(e.begin, c.begin) < min(e.end, c.end)]
         if c.kind.dtype:
             assert {e.dtype for e in inside} == {c.kind.dtype}
             assert (c.begin - inside[0].begin) * 8 % DTYPE_BITS[c.kind.dtype] == 0
