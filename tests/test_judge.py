@@ -423,14 +423,14 @@ def about(rng, x, least=0):
 
 def judge_table(rng):
     """A table for n words, all of them the one with the shortest code or with half of the slots."""
-    w, k, is_rans = rng.choice([1, 2, 8, 16, 63, 64]), rng.randrange(8, 16), rng.random() < 0.6
+    w, k, is_rans = rng.choice([1, 8, 9, 16, 16, 63, 64]), rng.randrange(8, 16), rng.random() < 0.6
     runs = [rng.choice([1, 1, 2, 3, rng.randrange(1, 200)]) for _ in range(rng.choice([1, 1, 2, 3, 9]))]
     gaps = [about(rng, rng.choice([0, 0, 1, 30, 1 << 62])) for _ in runs[1:]]
     s, span = sum(runs), sum(runs) + sum(gaps) + len(gaps)
     bits = field(max(min(s - rng.choice([1] * 20 + [0, 2]), 4095), 0), 12)
-    p, first, g, d = rng.randrange(16), about(rng, (1 << w) - span), rng.randrange(64), rng.randrange(16)
+    p, g, d, first = rng.randrange(16), rng.randrange(64), rng.randrange(16), about(rng, (1 << w) - span)
     bits += field(p, 4) if is_rans else ""
-    bits += field(min(first, (1 << w) - 1), w) + field(g, 6) + field(d, 4)
+    bits += field(first % (1 << w), w) + field(g, 6) + field(d, 4)
     for i, length in enumerate(runs):
         if i:
             bits += exp_golomb(gaps[i - 1], g) if gaps[i - 1] < (1 << 64) - (1 << g) else "0" * 64
@@ -518,7 +518,7 @@ def draw_layout_text(rng):
         dtype = rng.choice([b"", b"BF16", b"F8_E4M3"])
         shape = [rng.choice([0, 1, 7, 300, rng.getrandbits(64)]) for _ in range(rng.randrange(4))]
         text += varint(rng.choice([0, 2, rng.getrandbits(40)]))
-        text += varint(rng.choice([0, 9, rng.getrandbits(62)]))
+        text += varint(rng.choice([0, 9, rng.getrandbits(62), (1 << 64) - 1 - rng.randrange(5)]))
         text += varint(len(name)) + name + varint(len(dtype)) + dtype
         text += varint(len(shape)) + b"".join(map(varint, shape))
     return text
