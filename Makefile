@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: build test demo sizes bench lint clean
+.PHONY: build test demo bench lint clean
 
 # Packages of the chores that have run so far; a stamp each, so that a demo does not install what only tests need.
 $(BIN)/python:
@@ -29,17 +29,14 @@ test: $(VENV)/with-test  ## the whole test suite
 demo: $(VENV)/with-bench  ## a real checkpoint through brevis and its peers
 	$(BIN)/python bench/demo.py
 
-sizes: $(VENV)/with-bench  ## the committed table of sizes, made anew
-	$(BIN)/python bench/sizes.py
-
-bench: $(VENV)/with-bench  ## speeds, as ratios to a plain copy in the same run
-	$(BIN)/python bench/speed.py
+bench: $(VENV)/with-bench  ## sizes and speeds beside other programs, recorded in bench/records
+	$(BIN)/python bench/peers.py --record
 
 lint: $(VENV)/with-lint $(VENV)/with-bench
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/cython-lint brevis
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cython-lint brevis
 
 clean:
 	rm -rf build dist $(VENV) *.egg-info brevis/*.c brevis/*.so brevis/search/*.c brevis/search/*.so

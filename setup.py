@@ -28,7 +28,10 @@ setup(
         [
             Extension(
                 f"brevis.{room}",
-                [f"brevis/{room.replace('.', '/')}.pyx", *(f"brevis/kernels/{kernel}.c" for kernel in kernels)],
+                [
+                    f"brevis/{room.replace('.', '/')}.pyx",
+                    *(f"brevis/kernels/{kernel}.c" for kernel in kernels),
+                ],
                 include_dirs=["brevis/kernels"],
                 depends=["setup.py", *glob("brevis/kernels/*.h")],
                 extra_compile_args=CFLAGS,

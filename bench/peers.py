@@ -1,7 +1,8 @@
 """Sizes and speeds of brevis and general compressors on real checkpoints, in one run on one machine.
 
-Everything happens in memory, on one thread unless the name says otherwise; each round trip is checked. Speeds are medians, in MB/s of the original, and
-stand beside a plain copy of the same bytes: machines differ and are shared, ratios last longer.
+Everything happens in memory, on one thread unless the name says otherwise; each round trip is checked. Speeds
+are medians, in MB/s of the original, and stand beside a plain copy of the same bytes: machines differ and are
+shared, ratios last longer.
 
     python bench/peers.py [--record] [NAME...]      NAME: minilm-bf16, crepe-fp32 ...
 """
@@ -89,27 +90,41 @@ def processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine()
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", default=[], help="checkpoints; all six if none is named")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", default=[], help="checkpoints; all six if none is named"
+    )
     parser.add_argument("--record", action="store_true", help="also write the table to bench/records")
     arguments = parser.parse_args()
     date = datetime.date.today().isoformat()
     lines = [
         f"`python bench/peers.py --record`, {date}, {processor()}, Python {platform.python_version()},",
-        f"brevis {brevis.__version__}. MB/s of the original, median of {RUNS}; in brackets the ratio to the copy of the same run.",
+        f"brevis {brevis.__version__}. MB/s of the original, median of {RUNS};",
+        "in brackets the ratio to the copy of the same run.",
     ]
     for name in arguments.names or NAMES:
         data = checkpoint(name, FOLDER).read_bytes()
-        lines += ["", f"**{name}** ({len(data) / 1e6:.1f} MB)", "", "| | % | compress | restore |", "|---|---:|---:|---:|"]
+        lines += [
+            "",
+            f"**{name}** ({len(data) / 1e6:.1f} MB)",
+            "",
+            "| | % | compress | restore |",
+            "|---|---:|---:|---:|",
+        ]
         measured = {peer.name: measure(peer, data) for peer in rows()}
         _, copy_in, copy_out = measured["copy"]
         for peer, (percent, fast_in, fast_out) in measured.items():
-            row = f"| {peer} | {percent:.2f} | {fast_in:.0f} ({fast_in / copy_in:.3f}) | {fast_out:.0f} ({fast_out / copy_out:.3f}) |"
-            lines.append(row)
+            speeds = ((fast_in, copy_in), (fast_out, copy_out))
+            cells = [f"{speed:.0f} ({speed / copied:.3f})" for speed, copied in speeds]
+            lines.append(f"| {peer} | {percent:.2f} | {cells[0]} | {cells[1]} |")
         print("\n".join(lines[-len(measured) - 4 :]), file=sys.stderr)
     text = "\n".join(lines) + "\n"
     print(text)

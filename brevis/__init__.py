@@ -1,7 +1,7 @@
 """Lossless compression of model checkpoints: for each tensor a short program that gives it back bit for bit.
 
-The front door: `brevis.open`, `brevis.compress`, `brevis.decompress`, `brevis.numpy` and the errors. What is behind it is imported when it is first used,
-so that the command starts fast.
+The front door: `brevis.open`, `brevis.compress`, `brevis.decompress`, `brevis.numpy` and the errors. What is
+behind it is imported when it is first used, so that the command starts fast.
 """
 
 from importlib import import_module

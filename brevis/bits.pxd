@@ -1,5 +1,6 @@
-# Cursors over untrusted bytes and checked size arithmetic. A cursor never leaves its bytes: a read that would sets `bad` and gives 0,
-# so a caller can read a whole unit and look at `bad` once. Knows nothing of what the bits mean.
+# Cursors over untrusted bytes and checked size arithmetic. A cursor never leaves its bytes: a read that would
+# sets `bad` and gives 0, so a caller can read a whole unit and look at `bad` once. Knows nothing of what the
+# bits mean.
 from libc.stdint cimport uint8_t, uint64_t
 
 cdef struct Bytes:

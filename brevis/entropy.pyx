@@ -1,7 +1,8 @@
 """Entropy coders: tables and streams of the huffman and rans literals, both directions side by side.
 
-May assume that widths are 1 to 64 and that counts fit 32 bits (a chunk has at most 2^27 words). Knows nothing of programs. All
-estimates are integers, in units of 2^-16 bit, so that the encoder decides alike on every machine.
+May assume that widths are 1 to 64 and that counts fit 32 bits (a chunk has at most 2^27 words). Knows nothing
+of programs. All estimates are integers, in units of 2^-16 bit, so that the encoder decides alike on every
+machine.
 """
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, qsort
@@ -319,8 +320,10 @@ cdef uint32_t to_quantum(uint64_t f, unsigned p) noexcept nogil:
 
 
 cdef bint quantize(Histogram h, unsigned bits, unsigned p, uint16_t *quanta, uint16_t *freqs) noexcept nogil:
-    """Numbers of precision p, and the frequencies that a decoder makes of them. Every symbol needs a slot, so rare ones get more than
-    their share: the scale of the others is lowered until the sum is about right, and the most frequent symbol takes the rest."""
+    """Numbers of precision p, and the frequencies that a decoder makes of them. Every symbol needs a slot,
+    so rare ones get more than their share: the scale of the others is lowered until the sum is about
+    right, and the most frequent symbol takes the rest.
+    """
     cdef uint64_t want = <uint64_t>1 << bits, scale = want, total, value, highest, f
     cdef size_t i, top
     cdef int attempt
@@ -349,8 +352,10 @@ cdef bint quantize(Histogram h, unsigned bits, unsigned p, uint16_t *quanta, uin
 
 
 cdef unsigned likely_precision(Histogram h) noexcept nogil:
-    """A precision of p bits loses about 2^-(2p + 5) bit a word (a relative error spread evenly over 2^-p, squared, halved, in bits)
-    and costs p bits a symbol; where the sum is least, 2^(2p + 5) is about 1.4 words a symbol."""
+    """A precision of p bits loses about 2^-(2p + 5) bit a word (a relative error spread evenly over 2^-p,
+    squared, halved, in bits) and costs p bits a symbol; where the sum is least, 2^(2p + 5) is about 1.4
+    words a symbol.
+    """
     cdef unsigned words = brv_log2(h.total * 7 // (h.count * 5) + 1)
     return 1 if words < 7 else min((words - 5) // 2, 14)
 
@@ -364,7 +369,9 @@ cdef uint64_t data_cost(Histogram h, unsigned bits, const uint16_t *freqs) noexc
 
 
 cdef class Rans:
-    """A rans literal to be: its table and, before a word is encoded, its size (`cost`, in units, exact to about 0.1%)."""
+    """A rans literal to be: its table and, before a word is encoded, its size (`cost`, in units, exact to
+    about 0.1%).
+    """
 
     def __dealloc__(self):
         free(self.quanta)
@@ -499,8 +506,10 @@ cdef class Huffman:
 
 
 cdef code_lengths(Histogram h, uint16_t *lengths):
-    """Optimal code lengths of at most 12 bits, by package-merge (Larmore and Hirschberg 1990): packages of two of the cheapest items,
-    one level a bit of length; a symbol's length is the number of chosen packages that hold it."""
+    """Optimal code lengths of at most 12 bits, by package-merge (Larmore and Hirschberg 1990): packages of
+    two of the cheapest items, one level a bit of length; a symbol's length is the number of chosen
+    packages that hold it.
+    """
     cdef size_t i
     order = sorted(range(h.count), key=lambda i: (h.counts[i], i))
     coins = [(h.counts[i], (i,)) for i in order]

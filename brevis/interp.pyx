@@ -1,7 +1,7 @@
 """The interpreter: takes a checked program and pulls its words, tile by tile, into the caller's memory.
 
-May assume what program.pyx has checked. Memory is bounded before the first word is made: the buffer charges, the tables (paid for by payload bytes) and two tiles
-a depth. Knows no operator by name.
+May assume what program.pyx has checked. Memory is bounded before the first word is made: the buffer charges,
+the tables (paid for by payload bytes) and two tiles a depth. Knows no operator by name.
 """
 from libc.stdint cimport uint8_t, uint64_t, uintptr_t
 from libc.string cimport memcpy, memset
@@ -24,14 +24,16 @@ cdef bint LITTLE = sys.byteorder == "little"
 
 
 def run(program, unsigned width, out, offset: int | None = None, program_offset: int = 0) -> None:
-    """Run a program (code and payloads, any buffer) of `width`-bit words into `out`, a writable contiguous buffer that it fills exactly.
+    """Run a program (code and payloads, any buffer) of `width`-bit words into `out`, a writable contiguous
+    buffer that it fills exactly.
 
-    `offset` and `program_offset` are the places of the record and of its code in the archive, for the errors: InvalidProgramError, UnsupportedError,
-    CorruptError. What stands in `out` after an error is undefined. Releases the GIL.
+    `offset` and `program_offset` are the places of the record and of its code in the archive, for the errors:
+    InvalidProgramError, UnsupportedError, CorruptError. What stands in `out` after an error is undefined.
+    Releases the GIL.
     """
     cdef uint8_t[::1] content = memoryview(out).cast("B")
     cdef Program checked = Program.parse(program, width, content.shape[0], offset, program_offset)
-    cdef list frames = decompressed(checked, offset)
+    _owners = decompressed(checked, offset)
     cdef Run state
     cdef int status
     memset(&state, 0, sizeof(Run))
@@ -47,7 +49,9 @@ def run(program, unsigned width, out, offset: int | None = None, program_offset:
 
 
 cdef list decompressed(Program program, offset):
-    """Replaces the payload of each zstd literal by its content, whose size the checks have bounded; returns the owners of that memory."""
+    """Replaces the payload of each zstd literal by its content, whose size the checks have bounded;
+    returns the owners of that memory.
+    """
     cdef Node *node
     cdef const uint8_t[::1] view
     cdef unsigned i

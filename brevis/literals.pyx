@@ -1,7 +1,7 @@
 """The operators without children: literals, which take their words from payloads, and const.
 
-A row of ops.pyx names each of these functions. A check may assume operands of the row's layout; start and pull that all checks held. Knows nothing of other
-operators.
+A row of ops.pyx names each of these functions. A check may assume operands of the row's layout; start and
+pull that all checks held. Knows nothing of other operators.
 """
 from libc.stdint cimport uint8_t, uint16_t, uint64_t
 from libc.stdlib cimport free, malloc
@@ -205,7 +205,8 @@ cdef int rans_start(Run *run, Node *node) noexcept nogil:
     return status
 
 cdef int rans_tables(Run *run, Node *node, RansState *state, Table *table, unsigned bits) noexcept nogil:
-    # all slots in one table are faster where they are worth building, and bounded: 32 KiB a node, 8 bytes a word
+    # all slots in one table are faster where they are worth building, and bounded: 32 KiB a node, 8 bytes a
+    # word
     cdef bint flat = bits <= 12 and node.count >> bits
     cdef void *room = take(run, brv_alias_bytes(table.count, bits, flat))
     cdef uint16_t *names = NULL
@@ -275,7 +276,9 @@ def const_encode(operands, Words words):
 # ---- the smallest ----
 
 def best_literal(Words words, zstd_level=None) -> tuple:
-    """(name, operands, payload) of the smallest literal for the words; zstd is tried where a level is given."""
+    """(name, operands, payload) of the smallest literal for the words; zstd is tried where a level is
+    given.
+    """
     cdef Histogram h
     cdef Rans rans
     cdef Huffman huffman = None

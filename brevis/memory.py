@@ -113,7 +113,9 @@ def decompress(
     `max_output_size` bytes is a `LimitError`, before any memory is spent on it.
     """
     room = _Room(None if out is None else codec.byte_view(out), max_output_size)
-    pieces = codec.decode_blocks(_slices(codec.byte_view(data)), into=room.take, read_size=None, threads=threads)
+    pieces = codec.decode_blocks(
+        _slices(codec.byte_view(data)), into=room.take, read_size=None, threads=threads
+    )
     if out is None:
         return b"".join(pieces)
     return sum(map(len, pieces))

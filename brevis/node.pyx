@@ -32,7 +32,9 @@ cdef void release(Run *run) noexcept nogil:
 
 
 cdef int need_scratch(Run *run, Node *node, unsigned tiles) noexcept nogil:
-    """Scratch tiles 0 and, for two, 1 of the node's depth: one node of a depth runs at a time, and its children use deeper ones."""
+    """Scratch tiles 0 and, for two, 1 of the node's depth: one node of a depth runs at a time, and its
+    children use deeper ones.
+    """
     cdef unsigned i
     for i in range(2 * node.depth, 2 * node.depth + tiles):
         if run.scratch[i] == NULL:

@@ -1,8 +1,10 @@
 """THE TABLE: for each operator its number, name, operand layout, type rule, and how it is run and written.
 
-A row's `check` may assume operands of its layout; `start` and `pull` may assume that all checks held; a puller asks for at most TILE
-words and never for more than are left. Knows nothing of bytecode (program), of the order of a run (interp) or of what is worth writing (search).
-To add an operator: a paragraph in spec/FORMAT.md, a function in spec/reference.py, a row here, vectors. Leaves have their functions in literals.pyx.
+A row's `check` may assume operands of its layout; `start` and `pull` may assume that all checks held; a
+puller asks for at most TILE words and never for more than are left. Knows nothing of bytecode (program), of
+the order of a run (interp) or of what is worth writing (search). To add an operator: a paragraph in
+spec/FORMAT.md, a function in spec/reference.py, a row here, vectors. Leaves have their functions in
+literals.pyx.
 """
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
@@ -25,7 +27,7 @@ from brevis.node cimport (
 from brevis.words cimport Words
 
 from brevis import literals
-from brevis.literals import Unfit, best_literal
+from brevis.literals import Unfit
 
 # ---- small common rules ----
 
@@ -432,7 +434,9 @@ cdef int lookup_runs(Run *run, Node *node, void *dst, size_t count) noexcept nog
     return OK
 
 def lookup_encode(operands, Words words):
-    """Operand: the length of the runs. The table holds the distinct runs: in ascending order for runs of one word, else as they come."""
+    """Operand: the length of the runs. The table holds the distinct runs: in ascending order for runs of
+    one word, else as they come.
+    """
     cdef size_t r = operands[0], i, size = brv_size(words.width) * r
     cdef Words index, table
     if words.count % r:
@@ -483,7 +487,8 @@ cdef void row(size_t i, uint8_t number, const char *name, const char *layout, ch
     ROWS[i] = Op(number, name, layout, 1, decompress, check, start, pull_words)
     BY_NUMBER[number] = &ROWS[i]
 
-# Operand layouts: v a varint; P a number k and k - 1 more; B a number b and b + 1 more; F a function of map and its operand, if it has one; S one of scan.
+# Operand layouts: v a varint; P a number k and k - 1 more; B a number b and b + 1 more; F a function of map
+# and its operand, if it has one; S one of scan.
 row(0, 0x01, b"raw", b"", raw_check, raw_start, raw_pull)
 row(1, 0x02, b"packed", b"vv", packed_check, packed_start, packed_pull)
 row(2, 0x03, b"huffman", b"v", sized_check, huffman_start, huffman_pull)
@@ -516,7 +521,8 @@ def table() -> list[tuple[int, str, str, int]]:
 def encode(str name, tuple operands, Words words):
     """(operands to write, streams for the children, payload or None) that make exactly these words, or Unfit.
 
-    What the operands say is told by the operator's function above: what is to be chosen, not what follows from the words.
+    What the operands say is told by the operator's function above: what is to be chosen, not what follows
+    from the words.
     """
     encoder = globals().get(name + "_encode") or getattr(literals, name + "_encode")
     return encoder(operands, words)

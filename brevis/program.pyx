@@ -1,7 +1,8 @@
 """Programs: bytes ⇄ nodes ⇄ text, driven by the table of operators.
 
-Reading is the one pass of checks: after it every type, length and limit of FORMAT.md §4 is known to hold, and no word has been made yet. Writing goes
-from terms (an operator, its operands, its children, its payload) to bytes. Knows no operator by name.
+Reading is the one pass of checks: after it every type, length and limit of FORMAT.md §4 is known to hold, and
+no word has been made yet. Writing goes from terms (an operator, its operands, its children, its payload) to
+bytes. Knows no operator by name.
 """
 from libc.stdint cimport uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
@@ -16,6 +17,7 @@ from typing import NamedTuple
 
 from brevis import ops
 from brevis.errors import InvalidProgramError, UnsupportedError
+from brevis.literals import best_literal
 
 cdef enum:
     ALLOWANCE = 65536       # FORMAT.md Q6, Q7: what even the smallest chunk may use
@@ -27,8 +29,10 @@ LITERAL = "lit"     # the operator of a term that stands for any literal; its op
 
 
 class Term(NamedTuple):
-    """A node as the encoder builds and the reader shows it. To be encoded, `operands` says what `ops.encode` of the operator wants to know, and children are terms for its
-    streams; encoded, it holds exactly what is written, and `size` is that of the payload."""
+    """A node as the encoder builds and the reader shows it. To be encoded, `operands` says what
+    `ops.encode` of the operator wants to know, and children are terms for its streams; encoded, it holds
+    exactly what is written, and `size` is that of the payload.
+    """
 
     op: str
     operands: tuple = ()
@@ -59,7 +63,8 @@ cdef class Program:
     def parse(body, unsigned width, uint64_t content, offset: int | None = None, code_offset: int = 0) -> Program:
         """Read and check a program of `width`-bit words whose content has `content` bytes.
 
-        `offset` is where its record stands, `code_offset` where its code does: errors name them. Raises InvalidProgramError, UnsupportedError.
+        `offset` is where its record stands, `code_offset` where its code does: errors name them. Raises
+        InvalidProgramError, UnsupportedError.
         """
         cdef Program program = Program()
         cdef const uint8_t[::1] view = memoryview(body).cast("B")
@@ -204,7 +209,9 @@ cdef uint64_t highest_function(char kind) noexcept nogil:
 
 
 cdef uint64_t operands_after(char kind, uint64_t value) noexcept nogil:
-    """How many operands a layout letter stands for, behind the first of them (see the table in ops.pyx). Too many never fit the code."""
+    """How many operands a layout letter stands for, behind the first of them (see the table in ops.pyx).
+    Too many never fit the code.
+    """
     if kind == b"P":
         return value - 1 if value > 1 else <uint64_t>-1
     if kind == b"B":
@@ -226,10 +233,11 @@ cdef varint(value):
 
 
 def encode(term: Term, Words words) -> Term:
-    """The term with everything that is to be written: operands and payloads that make exactly these words. A term LITERAL becomes the smallest
-    literal. Raises ops.Unfit."""
+    """The term with everything that is to be written: operands and payloads that make exactly these words.
+    A term LITERAL becomes the smallest literal. Raises ops.Unfit.
+    """
     if term.op == LITERAL:
-        op, operands, payload = ops.best_literal(words, *term.operands)
+        op, operands, payload = best_literal(words, *term.operands)
         return Term(op, operands, (), payload, words.width, words.count)
     operands, streams, payload = ops.encode(term.op, term.operands, words)
     children = tuple([encode(child, stream) for child, stream in zip(term.children, streams, strict=True)])

@@ -32,7 +32,9 @@ cdef class Words:
 
     @staticmethod
     def of(content, unsigned width) -> Words:
-        """The words of a contiguous buffer of bytes (FORMAT.md §2); borrowed where its memory already is in containers."""
+        """The words of a contiguous buffer of bytes (FORMAT.md §2); borrowed where its memory already is
+        in containers.
+        """
         cdef Words words
         cdef const uint8_t[::1] view = memoryview(content).cast("B")
         cdef size_t size = view.shape[0], count = size * 8 // width

@@ -32,7 +32,9 @@ FLOORS = [
     {"numpy", "__init__", "__main__"},
 ]
 FLOOR = {room: i for i, rooms in enumerate(FLOORS) for room in rooms}
-IMPORT = re.compile(r"^\s*(?:from\s+brevis(?:\.([\w.]+))?\s+c?import\s+([\w, (]+)|c?import\s+brevis\.(\w+))", re.M)
+IMPORT = re.compile(
+    r"^\s*(?:from\s+brevis(?:\.([\w.]+))?\s+c?import\s+([\w, (]+)|c?import\s+brevis\.(\w+))", re.M
+)
 
 
 def rooms():
@@ -72,7 +74,9 @@ def test_operator_numbers_and_names_stand_in_the_table_alone():
 
 def test_table_and_specification_agree():
     text = (ROOT / "spec" / "FORMAT.md").read_text()
-    listed = {(int(number, 16), name) for number, name in re.findall(r"^\*\*([0-9a-f]{2}) `(\w+)`", text, re.M)}
+    listed = {
+        (int(number, 16), name) for number, name in re.findall(r"^\*\*([0-9a-f]{2}) `(\w+)`", text, re.M)
+    }
     assert listed == {(number, name) for number, name, *_ in ops.table()}
 
 

@@ -14,8 +14,6 @@ from zlib import crc32
 
 import pytest
 import zstandard
-from brevis.interp import run
-from brevis.program import Program, write
 from test_reference import (
     const,
     exp_golomb,
@@ -30,6 +28,7 @@ from test_reference import (
     raw,
     record,
     reference,
+    rich_archive,
     table_bits,
     to_bytes,
     varint,
@@ -37,6 +36,8 @@ from test_reference import (
 )
 
 from brevis import codec, errors
+from brevis.interp import run
+from brevis.program import Program, write
 
 SEEDS = range(int(os.environ.get("JUDGE_SEEDS", "12")))
 KINDS = {
@@ -456,6 +457,26 @@ def judge_table(rng):
     judge(w, w * 8 // 8, code)
 
 
+def test_zstd_frames():
+    """All descriptors of a frame and some windows, with all that the descriptor says is there (RFC 8878)."""
+    seen = []
+    for content in (b"abcdefgh", bytes(300)):
+        block = struct.pack("<I", 1 | len(content) << 3)[:3] + content
+        for descriptor in range(256):
+            single, many = descriptor >> 5 & 1, (descriptor >> 5 & 1, 2, 4, 8)[descriptor >> 6]
+            stated = len(content) - 256 * (many == 2)
+            size = (stated % (1 << 64)).to_bytes(8, "little")[:many]
+            for window in (0, 7, 0x70, 0x71, 0xFF)[: 1 if single else 5]:
+                frame = b"\x28\xb5\x2f\xfd" + bytes([descriptor]) + (b"" if single else bytes([window]))
+                frame += bytes((0, 1, 2, 4)[descriptor & 3]) + size + block
+                for payload in (frame, frame[:-1], frame + b"\0", frame + b"\x50\x2a\x4d\x18" + bytes(4)):
+                    seen.append(judge(8, len(content), node(5, len(payload))[0] + payload))
+    assert seen.count("content") == 42
+    for magic in (b"\x50\x2a\x4d\x18", *[bytes([x]) + b"\xb5\x2f\xfd" for x in range(0x1E, 0x2A)]):
+        for size in range(1, 9):
+            judge(8, 1, b"\5" + bytes([size]) + (magic + bytes(4))[:size])
+
+
 def test_limit_of_nodes_and_depth():
     """Trees of the greatest number of nodes and depth, and around them."""
 
@@ -636,6 +657,34 @@ def test_archives(seed):
     rng = random.Random(seed)
     seen = {verdict for _ in range(8) for verdict in judge_archives(rng, 12)}
     assert {None, "truncated", "corrupt", "malformed"} <= seen
+
+
+def test_every_truncation_and_flip():
+    data = member(*rich_archive()[1])
+    for place in range(len(data)):
+        judge_archive(data[:place])
+        for bit in range(8):
+            judge_archive(data[:place] + bytes([data[place] ^ 1 << bit]) + data[place + 1 :])
+
+
+def test_headers_of_members():
+    good = header()[:28]
+    for place in range(8, 28):
+        for value in range(0, 256, 1 if place < 12 else 51):
+            changed_header = with_crc(good[:place] + bytes([value]) + good[place + 1 :])
+            judge_archive(changed_header + member()[32:])
+            judge_archive(member() + changed_header)
+
+
+def test_headers_of_records():
+    lengths = [0, 2, 9, 10, 35, 36, 37, *[(1 << c) + 65536 + more for c in (12, 13) for more in (0, 1)]]
+    lengths += [x + more for x in (1 << 24, 1 << 32, 1 << 63, (1 << 64) - 21) for more in (0, 1, 20)]
+    for tag in range(256):
+        for length in lengths:
+            judge_archive(header() + record(tag, b"", length=length))
+        for body in (b"", bytes(2), bytes(10), bytes(36), b"\2\0\0", b"\0\x10\0\0\0\0\0\0\x08\x63"):
+            judge_archive(member(between=record(tag, body)))
+            judge_archive(header() + record(tag, body) + member())
 
 
 @pytest.mark.parametrize("seed", SEEDS)

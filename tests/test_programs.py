@@ -1,4 +1,6 @@
-"""Programs through the compiled core: every operator gives back the words that it was made for, at every width."""
+"""Programs through the compiled core: every operator gives back the words that it was made for, at every
+width.
+"""
 
 import random
 
@@ -75,7 +77,7 @@ def test_every_operator_gives_its_words_back(width):
 def test_entropy_coders_give_their_words_back(width):
     for symbols in {2, 3, 30, min(300, 1 << min(width, 9))}:
         content = few(width, 8 * 700, width, symbols)
-        if not entropy.distinct(Words.of(content, width)) == 1:
+        if entropy.distinct(Words.of(content, width)) != 1:
             round_trip(Term("rans"), content, width)
             round_trip(Term("huffman"), content, width)
         round_trip(Term("lookup", (1,), (LIT, LIT)) if len(set(content)) > 1 else LIT, content, width)
@@ -93,7 +95,9 @@ def test_weave_deals_and_undeals(width, classes):
         [i // 9 % classes for i in range(count)],
         [i % classes for i in range(count)],
     ):
-        packed = sum(s << (i * bits) for i, s in enumerate(select[:4000])).to_bytes(4000 * bits // 8, "little")
+        packed = sum(s << (i * bits) for i, s in enumerate(select[:4000])).to_bytes(
+            4000 * bits // 8, "little"
+        )
         selectors = Words.of(packed, bits)
         part = content[: 4000 * width // 8]
         round_trip(Term("weave", (classes, selectors), (LIT, *[RAW] * classes)), part, width)
@@ -132,7 +136,12 @@ def test_rans_is_within_a_thousandth_of_the_entropy():
 
 
 def test_unfit_words_are_told():
-    for term in (Term("const"), Term("repeat", (2,), (RAW,)), Term("stretch", (2,), (RAW,)), Term("packed", (1, 0))):
+    for term in (
+        Term("const"),
+        Term("repeat", (2,), (RAW,)),
+        Term("stretch", (2,), (RAW,)),
+        Term("packed", (1, 0)),
+    ):
         with pytest.raises(ops.Unfit):
             program.encode(term, Words.of(b"abcdefgh", 8))
 
@@ -159,9 +168,19 @@ RAW_8 = b"\x01"
         (b"\x15\x02\x08" + RAW_8 + RAW_8 + b"abcdefgh", 8, 4, InvalidProgramError),  # a field of no width
         (b"\x15\x01" + RAW_8 + b"abcd", 8, 4, InvalidProgramError),
         (b"\x11\x02\x04" + RAW_8 + RAW_8 + b"abcd", 8, 4, InvalidProgramError),  # a part of no words
-        (b"\x17\x02\x01" + RAW_8 * 3 + b"\x06abcd", 8, 4, CorruptError),  # class 0 has one word, and is named twice
+        (
+            b"\x17\x02\x01" + RAW_8 * 3 + b"\x06abcd",
+            8,
+            4,
+            CorruptError,
+        ),  # class 0 has one word, and is named twice
         (b"\x18\x01\x03" + RAW_8 * 2 + b"\xffabc", 8, 4, CorruptError),  # an index of 3 into 3
-        (b"\x18\x01\x05" + RAW_8 * 2 + b"\x00\x00abcde", 8, 4, InvalidProgramError),  # a table larger than the words
+        (
+            b"\x18\x01\x05" + RAW_8 * 2 + b"\x00\x00abcde",
+            8,
+            4,
+            InvalidProgramError,
+        ),  # a table larger than the words
         (b"\x05\x05hello", 8, 4, CorruptError),  # no zstd frame
         (b"\x03\x05hello", 8, 4, CorruptError),  # no huffman table
     ],
@@ -183,7 +202,9 @@ def test_the_largest_word_is_a_word():
 def test_rejects_padding_that_is_not_zero():
     out = bytearray(1)
     with pytest.raises(CorruptError):
-        interp.run(b"\x15\x02\x01" + RAW_8 * 2 + b"\x01\x80", 2, out)  # 4 words: half a byte each, upper half 8
+        interp.run(
+            b"\x15\x02\x01" + RAW_8 * 2 + b"\x01\x80", 2, out
+        )  # 4 words: half a byte each, upper half 8
 
 
 def test_rejects_depth_and_node_limits():

@@ -1,7 +1,8 @@
 """The search: which program writes a tensor's words in the fewest bytes.
 
-`choose` decides the shape on a tensor's first chunk; the shape then makes the program of each chunk. May assume contiguous buffers. Knows
-nothing of archives and sources; a kind is anything with `dtype` (a safetensors name, or None for bytes) and `shape`.
+`choose` decides the shape on a tensor's first chunk; the shape then makes the program of each chunk. May
+assume contiguous buffers. Knows nothing of archives and sources; a kind is anything with `dtype` (a
+safetensors name, or None for bytes) and `shape`.
 """
 
 from __future__ import annotations

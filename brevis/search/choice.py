@@ -1,28 +1,46 @@
 """The choice of a shape: a short list of families, compared by what their evidence says that they would cost.
 
-The one room that a better search replaces: everybody else calls `choose`. May assume words of whole chunks. Decides in integers, so alike everywhere.
+The one room that a better search replaces: everybody else calls `choose`. May assume words of whole chunks.
+Decides in integers, so alike everywhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Protocol
 
-from brevis import program
 from brevis.entropy import distinct
+from brevis.frame import Buffer
 from brevis.ops import Unfit
-from brevis.program import LITERAL, Term
+from brevis.program import LITERAL, Term, encode, write
 from brevis.search.estimate import UNIT, Evidence, Lines, clean_bits, periods, table_cost
-from brevis.search.shapes import LIT, RAW, Axis, Classes, Dealt, Float, Records, Repeated, Shape, words_of
+from brevis.search.shapes import LIT, RAW, Axis, Classes, Dealt, Float, Records, Repeated, Shape
 from brevis.words import Words
 
 # (bits of the exponent, bits of the word) of the floating-point types; a complex number is two floats
 FLOATS = {"F16": (5, 16), "BF16": (8, 16), "F32": (8, 32), "C64": (8, 32), "F64": (11, 64)}
-SMALL_FLOATS = {"F8_E5M2": 5, "F8_E5M2FNUZ": 5, "F8_E4M3": 4, "F8_E4M3FNUZ": 4}  # their words are symbols as they are
+SMALL_FLOATS = {
+    "F8_E5M2": 5,
+    "F8_E5M2FNUZ": 5,
+    "F8_E4M3": 4,
+    "F8_E4M3FNUZ": 4,
+}  # their words are symbols as they are
 WIDTHS = {"I16": 16, "U16": 16, "I32": 32, "U32": 32, "I64": 64, "U64": 64}
 SAMPLE = 1 << 17  # bytes on which programs are tried out where no estimate is at hand
 RAW_COST = 64  # bytes that a chunk costs at least, about: below, looking for more than a literal does not pay
 MOST_AXES = 4
+
+
+class Kind(Protocol):
+    """What a run of bytes is (see brevis/sources)."""
+
+    @property
+    def dtype(self) -> str | None: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +65,7 @@ EFFORTS = {
 }
 
 
-def choose(content, kind, level: int) -> Shape:
+def choose(content: Buffer, kind: Kind, level: int) -> Shape:
     """The shape for a tensor (or other run of bytes) whose first chunk is `content`."""
     effort = EFFORTS[level]
     rows = equal_rows(content, kind)
@@ -57,7 +75,7 @@ def choose(content, kind, level: int) -> Shape:
         exponent, width = FLOATS[kind.dtype]
         shapes = list(floats(content, exponent, width, kind, effort))
     elif kind.dtype in WIDTHS:
-        shapes = list(integers(content, WIDTHS[kind.dtype]))
+        shapes = list(integers(WIDTHS[kind.dtype]))
     elif kind.dtype is not None:
         shapes = list(symbols(content, kind, effort))
     else:
@@ -65,9 +83,9 @@ def choose(content, kind, level: int) -> Shape:
     return shapes[0] if len(shapes) == 1 else smallest(shapes, content)
 
 
-def encode_fallback(content, kind, level: int) -> tuple[int, bytes]:
+def encode_fallback(content: Buffer, kind: Kind, level: int) -> tuple[int, bytes]:
     """(width, program) for any content, whatever it is: chosen for itself, at worst stored as it is."""
-    raw = 8, program.write(program.encode(RAW, Words.of(content, 8)))
+    raw = 8, write(encode(RAW, Words.of(content, 8)))
     try:
         shape = choose(content, kind, level)
         chosen = shape.width, shape.encode(content)
@@ -76,7 +94,7 @@ def encode_fallback(content, kind, level: int) -> tuple[int, bytes]:
     return min(chosen, raw, key=lambda option: len(option[1]))
 
 
-def equal_rows(content, kind) -> Shape | None:
+def equal_rows(content: Buffer, kind: Kind) -> Shape | None:
     """A mask or table that is one row over and over."""
     view = memoryview(content).cast("B")
     rows = kind.shape[0] if kind.shape else 0
@@ -88,7 +106,7 @@ def equal_rows(content, kind) -> Shape | None:
     return Repeated(8, RAW, size)
 
 
-def smallest(shapes: list[Shape], content) -> Shape:
+def smallest(shapes: list[Shape], content: Buffer) -> Shape:
     """The shape that writes a sample of the content in the fewest bytes; the earlier one on a tie."""
     sample = memoryview(content).cast("B")[:SAMPLE]
 
@@ -109,7 +127,7 @@ def text(effort: Effort) -> Shape:
 # ---- floats ----
 
 
-def floats(content, exponent: int, width: int, kind, effort: Effort):
+def floats(content: Buffer, exponent: int, width: int, kind: Kind, effort: Effort) -> Iterator[Shape]:
     size = memoryview(content).nbytes
     if size * 8 % width or size <= RAW_COST:
         yield text(effort)
@@ -120,7 +138,9 @@ def floats(content, exponent: int, width: int, kind, effort: Effort):
         yield text(effort)
         return
     cost, found = best_float(words, exponent, kind.shape, effort)
-    if width == 16 and Evidence(words).whole_cost() < cost:  # dequantised integers, say: few values, whatever they are
+    if (
+        width == 16 and Evidence(words).whole_cost() < cost
+    ):  # dequantised integers, say: few values, whatever they are
         yield Shape(width, LIT)
         yield text(effort)
     yield found
@@ -138,15 +158,21 @@ def best_float(words: Words, exponent: int, shape: tuple[int, ...], effort: Effo
     free = words.width - 1 - exponent
     options = [
         (cost + (free - mantissa + (not signed)) * words.count * UNIT, mantissa, signed, tables)
-        for mantissa, signed, cost, tables in evidence.float_costs(exponent, min(effort.mantissa, free, 15 - exponent))
+        for mantissa, signed, cost, tables in evidence.float_costs(
+            exponent, min(effort.mantissa, free, 15 - exponent)
+        )
     ]
     _, mantissa, signed, tables = min(options)
     found = Float(words.width, RAW, exponent, mantissa, signed, evidence.highest(exponent))
     axes = axes_of(shape, words.count)
     gain, classes = best_classes(words, found.bins(), axes, tables, effort)
     further = classes.k - 1 if classes else 0  # tables: with them, fewer symbols pay
-    cost, mantissa, signed, _ = min((cost + further * table_cost(tables), *rest, tables) for cost, *rest, tables in options)
-    clean_gain, found = with_clean_bits(words, replace(found, mantissa=mantissa, signed=signed, classes=classes), axes)
+    cost, mantissa, signed, _ = min(
+        (cost + further * table_cost(tables), *rest, tables) for cost, *rest, tables in options
+    )
+    clean_gain, found = with_clean_bits(
+        words, replace(found, mantissa=mantissa, signed=signed, classes=classes), axes
+    )
     return cost - gain - clean_gain, found
 
 
@@ -178,8 +204,12 @@ def axes_of(shape: tuple[int, ...], count: int) -> list[Axis]:
     return axes[:MOST_AXES]
 
 
-def best_classes(words: Words, bins: bytes, axes: list[Axis], tables: int, effort: Effort) -> tuple[int, Classes | None]:
-    """(gain, classes): along the axis that gains most with four classes, the best number: doubled as long as that gains, or else halved."""
+def best_classes(
+    words: Words, bins: bytes, axes: list[Axis], tables: int, effort: Effort
+) -> tuple[int, Classes | None]:
+    """(gain, classes): along the axis that gains most with four classes, the best number: doubled as long
+    as that gains, or else halved.
+    """
     best: tuple[int, Classes | None] = (0, None)
     lines = [(axis, Lines(words, bins, *axis.split(words.count))) for axis in axes if effort.classes]
     ranked = [(line.deal(4, tables, 1)[0], -i) for i, (_, line) in enumerate(lines) if line.mid >= 8]
@@ -203,10 +233,10 @@ def best_classes(words: Words, bins: bytes, axes: list[Axis], tables: int, effor
 # ---- other types ----
 
 
-def symbols(content, kind, effort: Effort):
+def symbols(content: Buffer, kind: Kind, effort: Effort) -> Iterator[Shape]:
     """Words of 8 bits (and what is stored in bytes): a symbol each, perhaps in classes; or text-like."""
     words = Words.of(content, 8)
-    exponent = SMALL_FLOATS.get(kind.dtype, 0)
+    exponent = SMALL_FLOATS.get(kind.dtype or "", 0)
     found = Dealt(8, RAW, None, exponent)
     _, classes = best_classes(words, found.bins(), axes_of(kind.shape, words.count), 256, effort)
     if classes:
@@ -215,7 +245,7 @@ def symbols(content, kind, effort: Effort):
     yield text(effort)
 
 
-def integers(content, width: int):
+def integers(width: int) -> Iterator[Shape]:
     """Constants, ranges, few values, small values, slow changes."""
     half = width // 2
     yield Shape(width, LIT)
@@ -229,7 +259,7 @@ def integers(content, width: int):
     yield Shape(8, Term(LITERAL, (3,)))
 
 
-def anonymous(content, effort: Effort):
+def anonymous(content: Buffer, effort: Effort) -> Iterator[Shape]:
     """Bytes of an unknown kind: floats of some width, records, a literal, or text."""
     view = memoryview(content).cast("B")
     size = len(view) // 8 * 8

@@ -1,7 +1,7 @@
 """Evidence about a tensor's words, and what it says that shapes would cost, without encoding.
 
-May assume words as the encoder holds them. Knows no program: it speaks of bit fields, lines and classes. All in integers (units of
-2^-16 bit), so that every machine decides alike.
+May assume words as the encoder holds them. Knows no program: it speaks of bit fields, lines and classes. All
+in integers (units of 2^-16 bit), so that every machine decides alike.
 """
 from libc.stdint cimport int16_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
@@ -51,8 +51,10 @@ cdef class Evidence:
         free(self.counts)
 
     def float_costs(self, unsigned exponent, unsigned most) -> list[tuple[int, bool, int, int]]:
-        """For words of a sign, `exponent` bits and a mantissa: (mantissa bits, with the sign, cost, symbols) of a rans literal over the
-        exponent and 0 to `most` mantissa bits, with and without the sign."""
+        """For words of a sign, `exponent` bits and a mantissa: (mantissa bits, with the sign, cost,
+        symbols) of a rans literal over the exponent and 0 to `most` mantissa bits, with and without the
+        sign.
+        """
         cdef size_t half = <size_t>1 << (self.bits - 1), size, i
         cdef unsigned m
         cdef uint32_t *signed = <uint32_t *>malloc(3 * half * sizeof(uint32_t))
@@ -78,7 +80,9 @@ cdef class Evidence:
         return costs
 
     def whole_cost(self) -> int:
-        """What a rans literal over whole words of up to 16 bits would cost; beyond any other where it has too many symbols."""
+        """What a rans literal over whole words of up to 16 bits would cost; beyond any other where it has
+        too many symbols.
+        """
         cost, symbols = literal_cost(self.counts, <size_t>1 << self.bits)
         return cost if symbols <= BRV_SYMBOLS else 1 << 63
 
@@ -116,7 +120,9 @@ cdef tuple literal_cost(const uint32_t *counts, size_t size):
 
 
 def magnitude_bins(unsigned bits, unsigned exponent, size_t highest) -> bytes:
-    """For each value of the top `bits` of a float (sign, `exponent` bits, mantissa): how many half octaves it is below `highest`."""
+    """For each value of the top `bits` of a float (sign, `exponent` bits, mantissa): how many half octaves
+    it is below `highest`.
+    """
     cdef size_t half = <size_t>1 << (bits - 1), shift = octave_shift(bits, exponent), i
     cdef bytearray bins = bytearray(2 * half)
     cdef uint8_t *out = bins
@@ -134,7 +140,9 @@ def value_bins(unsigned bits) -> bytes:
 
 
 def periods(Words words) -> list[int]:
-    """Lengths of records (3 to 256 bytes) that the bytes may be made of: the two at whose distance most bytes are equal."""
+    """Lengths of records (3 to 256 bytes) that the bytes may be made of: the two at whose distance most
+    bytes are equal.
+    """
     cdef const uint8_t *data = <const uint8_t *>words.data
     cdef size_t count = min(words.count, <size_t>16384), p, i, same
     found = []
@@ -147,7 +155,9 @@ def periods(Words words) -> list[int]:
 
 
 def clean_bits(Words words, size_t inner) -> bytes:
-    """For each line of `inner` words, how many low bits are zero in all of them (the width where all are zero)."""
+    """For each line of `inner` words, how many low bits are zero in all of them (the width where all are
+    zero).
+    """
     cdef size_t lines = words.count // inner, i
     cdef bytearray clean = bytearray(lines)
     cdef uint8_t *out = clean
@@ -165,7 +175,9 @@ def clean_bits(Words words, size_t inner) -> bytes:
 
 
 def selectors(bytes dealt, unsigned width, size_t outer, size_t inner) -> Words:
-    """The class of each word, for lines of `inner` words whose classes, in turn, are `dealt`, `outer` times over."""
+    """The class of each word, for lines of `inner` words whose classes, in turn, are `dealt`, `outer`
+    times over.
+    """
     cdef size_t mid = len(dealt), block = mid * inner, o
     cdef const uint8_t *class_of = dealt
     cdef Words select = Words.room(width, outer * block)
@@ -178,7 +190,9 @@ def selectors(bytes dealt, unsigned width, size_t outer, size_t inner) -> Words:
 
 
 cdef class Lines:
-    """Words seen as [outer][mid][inner]: the lines of `mid` that belong together may be dealt to classes by their scale."""
+    """Words seen as [outer][mid][inner]: the lines of `mid` that belong together may be dealt to classes
+    by their scale.
+    """
     cdef readonly size_t outer, mid, inner
     cdef uint16_t *counts       # of bins, for each of the mid lines
     cdef uint32_t total[32]     # of all lines
@@ -212,8 +226,9 @@ cdef class Lines:
     def deal(self, unsigned k, unsigned table_symbols, int rounds=ROUNDS) -> tuple[int, bytes]:
         """(gain, class of each of the mid lines) for up to k <= 64 classes, all of them in use.
 
-        The gain, in units, is what classes with a table of their own, of `table_symbols` symbols each, save over one table, selectors and further tables paid.
-        Lines are dealt by their mean bin at first and then, as in Lloyd's algorithm, to the class whose statistics suit them best.
+        The gain, in units, is what classes with a table of their own, of `table_symbols` symbols each, save
+        over one table, selectors and further tables paid. Lines are dealt by their mean bin at first and
+        then, as in Lloyd's algorithm, to the class whose statistics suit them best.
         """
         cdef bytearray dealt = bytearray(self.mid)
         cdef uint8_t *class_of = dealt
@@ -223,10 +238,9 @@ cdef class Lines:
         cdef uint32_t sizes[64]
         cdef size_t symbols, m
         cdef unsigned c
-        cdef int r
         with nogil:
             self.deal_by_mean(class_of, k)
-            for r in range(rounds):
+            for _ in range(rounds):
                 self.count_classes(class_of, k, sums)
                 class_costs(k, sums, costs)
                 brv_assign(class_of, self.counts, &costs[0][0], k, self.mid)
@@ -245,7 +259,9 @@ cdef class Lines:
         return <int64_t>saved - <int64_t>(selector + (k - 1) * table_cost(table_symbols)), bytes(dealt)
 
     cdef void deal_by_mean(self, uint8_t *class_of, unsigned k) noexcept nogil:
-        """Equal numbers of lines in each class, in the order of their mean bins (in 1/64 bin; equal ones in their own order)."""
+        """Equal numbers of lines in each class, in the order of their mean bins (in 1/64 bin; equal ones
+        in their own order).
+        """
         cdef uint32_t starts[BRV_BINS * 64 + 1]
         cdef size_t m, s
         memset(starts, 0, sizeof(starts))

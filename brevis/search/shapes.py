@@ -1,16 +1,18 @@
-"""Shapes: families of programs that a tensor's words may be written in, each able to make the program for one chunk.
+"""Shapes: families of programs that a tensor's words may be written in, each able to make the program for one
+chunk.
 
-A shape is decided on a tensor's first chunk and serves its other chunks; what belongs to a chunk (which row is in which class, tables, constants) is found
-anew for each. May assume words of the width that it was chosen for. Knows nothing of archives.
+A shape is decided on a tensor's first chunk and serves its other chunks; what belongs to a chunk (which row
+is in which class, tables, constants) is found anew for each. May assume words of the width that it was chosen
+for. Knows nothing of archives.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from brevis import program
+from brevis.frame import Buffer
 from brevis.ops import Unfit
-from brevis.program import LITERAL, Term
+from brevis.program import LITERAL, Term, encode, write
 from brevis.search import estimate
 from brevis.words import Words
 
@@ -30,15 +32,18 @@ class Shape:
         """The term to be encoded for these words."""
         return self.template
 
-    def encode(self, content) -> bytes:
-        """The program for a chunk's content, a contiguous buffer of bytes. Raises Unfit where the content is not of this shape."""
+    def encode(self, content: Buffer) -> bytes:
+        """The program for a chunk's content, a contiguous buffer of bytes. Raises Unfit where the content
+        is not of this shape.
+        """
         return self.encode_words(words_of(content, self.width))
 
     def encode_words(self, words: Words) -> bytes:
-        return program.write(program.encode(self.term(words), words))
+        program: bytes = write(encode(self.term(words), words))
+        return program
 
 
-def words_of(content, width: int) -> Words:
+def words_of(content: Buffer, width: int) -> Words:
     """The content as words; Unfit where it is no whole number of them."""
     if memoryview(content).nbytes * 8 % width:
         raise Unfit("no whole number of words")
@@ -47,7 +52,9 @@ def words_of(content, width: int) -> Words:
 
 @dataclass(frozen=True)
 class Axis:
-    """Which lines of a tensor are dealt to classes: word i is on line (i // inner) % mid; mid 0: as many lines as there are."""
+    """Which lines of a tensor are dealt to classes: word i is on line (i // inner) % mid; mid 0: as many
+    lines as there are.
+    """
 
     inner: int
     mid: int
@@ -79,7 +86,7 @@ def weave(dealt: bytes, axis: Axis, count: int, *parts: Term) -> Term:
     k = max(dealt) + 1
     if k == 1:
         return parts[-1]
-    outer, mid, inner = axis.split(count)
+    outer, _mid, inner = axis.split(count)
     width = (k - 1).bit_length()
     selector = LIT
     if inner > 1:
@@ -92,10 +99,12 @@ def weave(dealt: bytes, axis: Axis, count: int, *parts: Term) -> Term:
 
 @dataclass(frozen=True)
 class Float(Shape):
-    """Floating point: sign and exponent aside, the top mantissa bits are not independent of the exponent, the others are noise.
+    """Floating point: sign and exponent aside, the top mantissa bits are not independent of the exponent, the
+    others are noise.
 
-    The symbol is the exponent with the top `mantissa` bits, and with the sign where signs are skewed; it may be dealt to classes by scale. `clean` low bits
-    that are zero, everywhere or (`dirty_lines`) in some rows, are cut off.
+    The symbol is the exponent with the top `mantissa` bits, and with the sign where signs are skewed; it may
+    be dealt to classes by scale. `clean` low bits that are zero, everywhere or (`dirty_lines`) in some rows,
+    are cut off.
     """
 
     exponent: int
@@ -121,11 +130,15 @@ class Float(Shape):
         fields = [(width, term) for width, term in fields if width]
         merged = symbol
         if len(fields) > 1:
-            merged = Term("merge", tuple(width for width, _ in fields[:-1]), tuple(term for _, term in fields))
+            merged = Term(
+                "merge", tuple(width for width, _ in fields[:-1]), tuple(term for _, term in fields)
+            )
         return merged if self.signed or self.clean else Term("map", (ROTATE, self.width - 1), (merged,))
 
     def bins(self) -> bytes:
-        return estimate.magnitude_bins(min(self.width, 16), self.exponent, self.highest)
+        """For each value of a word's top bits, its scale."""
+        bins: bytes = estimate.magnitude_bins(min(self.width, 16), self.exponent, self.highest)
+        return bins
 
     def low_term(self, words: Words) -> Term:
         if not self.clean or not self.dirty_lines:
@@ -147,9 +160,14 @@ class Dealt(Shape):
     exponent: int = 0  # of a float; 0: integers, dealt by value
 
     def bins(self) -> bytes:
-        if not self.exponent:
-            return estimate.value_bins(self.width)
-        return estimate.magnitude_bins(self.width, self.exponent, (1 << self.width - 1) - 1)
+        """For each word, its value or scale."""
+        highest = (1 << self.width - 1) - 1
+        bins: bytes = (
+            estimate.magnitude_bins(self.width, self.exponent, highest)
+            if self.exponent
+            else estimate.value_bins(self.width)
+        )
+        return bins
 
     def term(self, words: Words) -> Term:
         return self.classes.term(self.bins(), words) if self.classes else LIT
