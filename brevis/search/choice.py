@@ -133,28 +133,39 @@ def floats(content: Buffer, exponent: int, width: int, kind: Kind, effort: Effor
         yield text(effort)
         return
     words = Words.of(content, width)
-    if width > 16 and few_values(words):
-        yield Shape(width, LIT)
-        yield text(effort)
-        return
-    cost, found = best_float(words, exponent, kind.shape, effort)
-    if (
-        width == 16 and Evidence(words).whole_cost() < cost
-    ):  # dequantised integers, say: few values, whatever they are
-        yield Shape(width, LIT)
-        yield text(effort)
-    yield found
-
-
-def few_values(words: Words) -> bool:
-    """Whether a palette may serve: no more distinct words than a table holds, and each often enough."""
-    count = distinct(words)
-    return count is not None and count * 8 <= words.count
-
-
-def best_float(words: Words, exponent: int, shape: tuple[int, ...], effort: Effort) -> tuple[int, Float]:
-    """(estimated cost in units, shape)."""
     evidence = Evidence(words)
+    cost, found = best_float(evidence, exponent, kind.shape, effort)
+    symbols = few_values(evidence, cost)
+    if not symbols:
+        yield found
+        return
+    whole = Dealt(width, RAW, None, exponent, evidence.highest(exponent), palette=width > 16)
+    _, classes = best_classes(words, whole.bins(), axes_of(kind.shape, words.count), symbols, effort)
+    if classes:
+        yield replace(whole, classes=classes)
+    else:
+        yield Shape(width, LIT)
+        yield text(effort)
+        yield found
+
+
+def few_values(evidence: Evidence, cost: int) -> int:
+    """The number of distinct words where they serve better as symbols than split into fields; else 0.
+
+    So it is with dequantised weights, and with masks.
+    """
+    if evidence.words.width <= 16:
+        whole, symbols = evidence.whole_cost()
+        return int(symbols) if whole < cost else 0
+    count = distinct(evidence.words)
+    return int(count) if count and count * 8 <= evidence.words.count else 0
+
+
+def best_float(
+    evidence: Evidence, exponent: int, shape: tuple[int, ...], effort: Effort
+) -> tuple[int, Float]:
+    """(estimated cost in units, shape)."""
+    words = evidence.words
     free = words.width - 1 - exponent
     options = [
         (cost + (free - mantissa + (not signed)) * words.count * UNIT, mantissa, signed, tables)
@@ -237,7 +248,7 @@ def symbols(content: Buffer, kind: Kind, effort: Effort) -> Iterator[Shape]:
     """Words of 8 bits (and what is stored in bytes): a symbol each, perhaps in classes; or text-like."""
     words = Words.of(content, 8)
     exponent = SMALL_FLOATS.get(kind.dtype or "", 0)
-    found = Dealt(8, RAW, None, exponent)
+    found = Dealt(8, RAW, None, exponent, Evidence(words).highest(exponent) if exponent else 0)
     _, classes = best_classes(words, found.bins(), axes_of(kind.shape, words.count), 256, effort)
     if classes:
         yield replace(found, classes=classes)
@@ -269,7 +280,7 @@ def anonymous(content: Buffer, effort: Effort) -> Iterator[Shape]:
     head = view[: min(size, SAMPLE)]
     for exponent, width in sorted(set(FLOATS.values())):
         if len(view) * 8 % width == 0:
-            yield best_float(Words.of(head, width), exponent, (), effort)[1]
+            yield best_float(Evidence(Words.of(head, width)), exponent, (), effort)[1]
     for period in periods(Words.of(head, 8)):
         if len(view) % period == 0:
             yield Records(8, RAW, period)

@@ -79,12 +79,12 @@ cdef class Evidence:
             free(signed)
         return costs
 
-    def whole_cost(self) -> int:
+    def whole_cost(self) -> tuple[int, int]:
         """What a rans literal over whole words of up to 16 bits would cost; beyond any other where it has
         too many symbols.
         """
         cost, symbols = literal_cost(self.counts, <size_t>1 << self.bits)
-        return cost if symbols <= BRV_SYMBOLS else 1 << 63
+        return (cost if symbols <= BRV_SYMBOLS else 1 << 63), symbols
 
     def highest(self, unsigned exponent) -> int:
         """The half octave of the largest magnitude that occurs."""

@@ -154,23 +154,29 @@ class Float(Shape):
 
 @dataclass(frozen=True)
 class Dealt(Shape):
-    """Whole words in classes by row or column, each a literal of its own."""
+    """Whole words as symbols, of narrow types or where there are few distinct ones, in classes by row or column.
+
+    With a `palette` each word stands once and the symbols are numbers: wide words would cost in every table.
+    """
 
     classes: Classes | None = None
     exponent: int = 0  # of a float; 0: integers, dealt by value
+    highest: int = 0
+    palette: bool = False
 
     def bins(self) -> bytes:
-        """For each word, its value or scale."""
-        highest = (1 << self.width - 1) - 1
+        """For each value of a word's top bits, its value or scale."""
+        bits = min(self.width, 16)
         bins: bytes = (
-            estimate.magnitude_bins(self.width, self.exponent, highest)
+            estimate.magnitude_bins(bits, self.exponent, self.highest)
             if self.exponent
-            else estimate.value_bins(self.width)
+            else estimate.value_bins(bits)
         )
         return bins
 
     def term(self, words: Words) -> Term:
-        return self.classes.term(self.bins(), words) if self.classes else LIT
+        symbol = self.classes.term(self.bins(), words) if self.classes else LIT
+        return Term("lookup", (1,), (symbol, LIT)) if self.palette else symbol
 
 
 @dataclass(frozen=True)
