@@ -1,4 +1,5 @@
-"""Peak memory of the command on made-up checkpoints that come through a pipe, so that their size does not matter.
+"""Peak memory of the command on made-up checkpoints that come through a pipe, so that their size does not
+matter.
 
 Each figure is what the process needed at its peak, less what an interpreter needs that does nothing.
 
@@ -22,8 +23,8 @@ import numpy as np
 RECORDS = Path(__file__).parent / "records"
 BLOCK = 1 << 23
 
-# Runs the command in a process and tells its own peak. Where there is no /proc, the resource module knows (in KiB,
-# or bytes on macOS), but counts what the parent needed before the process became another program.
+# Runs the command in a process and tells its own peak. Where there is no /proc, the resource module knows (in
+# KiB, or bytes on macOS), but counts what the parent needed before the process became another program.
 CHILD = """
 import sys
 from brevis.cli import main
@@ -129,8 +130,8 @@ def main() -> int:
     arguments = parser.parse_args()
     date = datetime.date.today().isoformat()
     lines = [
-        f"`python bench/memory.py --record {arguments.megabytes}`, {date}: peak memory with two threads, in MB over",
-        "an interpreter that does nothing, from a pipe and to `/dev/null`.",
+        f"`python bench/memory.py --record {arguments.megabytes}`, {date}: peak memory with two threads,",
+        "in MB over an interpreter that does nothing, from a pipe and to `/dev/null`.",
         "",
         f"| {arguments.megabytes} MB of | compress | restore | seconds for both |",
         "|---|---:|---:|---:|",

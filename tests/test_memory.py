@@ -1,4 +1,6 @@
-"""Memory does not grow with the file: from a pipe and to nowhere, with two threads, under 250 MB over an empty interpreter."""
+"""Memory does not grow with the file: from a pipe and to nowhere, with two threads, under 250 MB over an
+empty interpreter.
+"""
 
 import sys
 from pathlib import Path

@@ -154,7 +154,8 @@ class Float(Shape):
 
 @dataclass(frozen=True)
 class Dealt(Shape):
-    """Whole words as symbols, of narrow types or where there are few distinct ones, in classes by row or column.
+    """Whole words as symbols, of narrow types or where there are few distinct ones, in classes by row or
+    column.
 
     With a `palette` each word stands once and the symbols are numbers: wide words would cost in every table.
     """
