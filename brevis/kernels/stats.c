@@ -109,14 +109,23 @@ void brv_bin(uint16_t *counts, const void *words, unsigned w, const uint8_t *bin
 	}
 }
 
+/* Called with a length that the compiler does not see, so that it makes a loop of vectors of it and not 32 steps. */
+static int32_t dot(const int16_t *a, const int16_t *b, size_t count)
+{
+	int32_t sum = 0;
+	for (size_t i = 0; i < count; i++) sum += a[i] * b[i];
+	return sum;
+}
+
 void brv_assign(uint8_t *class_of, const uint16_t *counts, const int16_t *costs, unsigned k, size_t mid)
 {
+	volatile const size_t length = BRV_BINS;
+	const size_t bins = length;
 	for (size_t m = 0; m < mid; m++) {
 		const int16_t *row = (const int16_t *)counts + m * BRV_BINS; /* at most 2^15 - 1 each */
 		int32_t least = INT32_MAX;
 		for (unsigned c = 0; c < k; c++) {
-			int32_t cost = 0;
-			for (int b = 0; b < BRV_BINS; b++) cost += row[b] * costs[c * BRV_BINS + b];
+			int32_t cost = dot(row, costs + c * bins, bins);
 			if (cost < least) {
 				least = cost;
 				class_of[m] = (uint8_t)c;

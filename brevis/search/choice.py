@@ -229,13 +229,13 @@ def best_classes(
     axis, line = lines[-max(ranked)[1]]
     k = 4
     while k <= min(effort.classes, line.mid // 2):
-        gain = line.deal(k, tables)[0]
+        gain = line.deal(k, tables, 1)[0]
         if gain <= best[0]:
             break
         best = gain, Classes(axis, k)
         k *= 2
     if k <= 8:
-        gain = line.deal(2, tables)[0]
+        gain = line.deal(2, tables, 1)[0]
         if gain > best[0]:
             best = gain, Classes(axis, 2)
     return best
