@@ -9,14 +9,14 @@ from setuptools import Extension, setup
 
 # each native room, and the C kernels that it calls
 ROOMS = {
-    "words": ["words"],
-    "entropy": ["words", "rans", "huffman", "stats"],
+    "words": ["cpu", "words"],
+    "entropy": ["cpu", "words", "rans", "huffman", "stats"],
     "node": [],
-    "literals": ["words", "rans", "huffman"],
-    "ops": ["words"],
+    "literals": ["cpu", "words", "rans", "huffman"],
+    "ops": ["cpu", "words"],
     "program": [],
-    "interp": ["words"],
-    "search.estimate": ["words", "stats"],
+    "interp": ["cpu", "words"],
+    "search.estimate": ["cpu", "words", "stats"],
 }
 
 DEBUG = bool(os.environ.get("BREVIS_DEBUG"))  # bounds checks and assertions

@@ -10,7 +10,7 @@ from libc.string cimport memcpy
 
 from brevis.bits cimport Bits, end_of_bits, read_bits, read_golomb
 from brevis.kernels cimport (
-    BRV_HUFFMAN_BITS, BRV_SYMBOLS, BRV_TABLE_BITS, brv_alias, brv_alias_build, brv_alias_bytes, brv_distinct, brv_entry, brv_histogram,
+    BRV_HUFFMAN_BITS, BRV_SHARES, BRV_SYMBOLS, BRV_TABLE_BITS, brv_alias, brv_alias_build, brv_alias_bytes, brv_distinct, brv_entry, brv_histogram,
     brv_huffman_build, brv_huffman_encode, brv_log2, brv_log2_fixed, brv_number, brv_number_wide, brv_rans_encode, brv_rans_prepare,
     brv_rans_symbol, brv_set_number,
 )
@@ -18,6 +18,7 @@ from brevis.words cimport Words
 
 cdef enum:
     UNIT = 16           # log2 of the units in one bit
+    ATTEMPTS = 6        # at a scale of frequencies; near-uniform counts may swing around the sum for ever
 
 
 # ---- tables, read ----
@@ -328,10 +329,12 @@ cdef bint quantize(Histogram h, unsigned bits, unsigned p, uint16_t *quanta, uin
     cdef size_t i, top
     cdef int attempt
     cdef int64_t rest = 0, off
-    for attempt in range(8):
+    for attempt in range(ATTEMPTS + 1):
         total = highest = top = 0
+        if attempt == ATTEMPTS:     # rounded down, a slot set aside for each symbol: exact numbers then always fit
+            scale = want - h.count
         for i in range(h.count):
-            f = (<uint64_t>h.counts[i] * scale + h.total // 2) // h.total
+            f = (<uint64_t>h.counts[i] * scale + (h.total // 2 if attempt < ATTEMPTS else 0)) // h.total
             quanta[i] = <uint16_t>to_quantum(max(f, 1), p)
             value = quantum_value(quanta[i], p)
             freqs[i] = <uint16_t>min(value, 65535)
@@ -343,10 +346,8 @@ cdef bint quantize(Histogram h, unsigned bits, unsigned p, uint16_t *quanta, uin
         if highest < want and rest >= 1 and off * off <= (<int64_t>highest * <int64_t>highest) >> 10:    # within 1/32 of it
             freqs[top] = <uint16_t>rest
             return True
-        if attempt < 6 and scale + want > total:
+        if scale + want > total:
             scale = scale + want - total
-        elif scale > want // 16:
-            scale -= scale // 8
     freqs[top] = <uint16_t>max(rest, 1)
     return highest < want and rest >= 1
 
@@ -414,15 +415,21 @@ cdef class Rans:
                     memcpy(best.frequencies, freqs, h.count * 2)
         finally:
             free(quanta)
+        if best.cost == <uint64_t>-1:
+            return None
         best.cost += <uint64_t>(32 << UNIT) << best.lanes_log2()
         return best
 
     cdef unsigned lanes_log2(self) noexcept:
-        """Lanes cost 4 bytes each: as many as stay within 0.1% of the data."""
-        cdef unsigned log = 6
-        while log and <uint64_t>(32 << UNIT) << log > self.cost // 1000:
+        """Lanes cost 4 bytes each: as many as stay within 0.1% of the data, up to 16 (a vector) within 0.4%; but
+        never less than one for each 2^16 words (FORMAT.md), which one lane would make a decoder wait for.
+        """
+        cdef unsigned log = 6, least = 0
+        while log and <uint64_t>(32 << UNIT) << log > self.cost // (1000 if log > 4 else 250):
             log -= 1
-        return log
+        while least < 6 and self.histogram.total > <uint64_t>1 << (16 + least):
+            least += 1
+        return max(log, least)
 
     cdef tuple encode(self, Words words):
         """(operands, payload) of one block."""
@@ -430,27 +437,26 @@ cdef class Rans:
         cdef unsigned log = self.lanes_log2(), lanes = 1u << log
         cdef bytes table = write_table(h, self.quanta, self.precision)
         cdef size_t count = words.count, head = len(table), size
-        cdef bytearray payload = bytearray(head + 2 * count + 4 * lanes)
-        cdef uint8_t *dst = payload
+        cdef uint8_t *block = <uint8_t *>malloc(2 * count + 4 * lanes)
         cdef uint16_t *numbers = h.number(words)
-        cdef void *room = malloc(brv_alias_bytes(h.count, self.bits, False))
+        cdef void *room = malloc(brv_alias_bytes(h.count, self.bits, BRV_SHARES))
         cdef brv_rans_symbol *symbols = <brv_rans_symbol *>malloc(h.count * sizeof(brv_rans_symbol))
         cdef uint16_t *slots = <uint16_t *>malloc(<size_t>2 << self.bits)
         cdef brv_alias alias
         try:
-            if room == NULL or symbols == NULL or slots == NULL:
+            if block == NULL or room == NULL or symbols == NULL or slots == NULL:
                 raise MemoryError
-            payload[:head] = table
             with nogil:
-                brv_alias_build(&alias, room, self.frequencies, NULL, h.count, self.bits, False)
+                brv_alias_build(&alias, room, self.frequencies, NULL, h.count, self.bits, BRV_SHARES)
                 brv_rans_prepare(symbols, slots, self.frequencies, &alias, h.count)
-                size = brv_rans_encode(dst + head, numbers, count, lanes, self.bits, symbols, slots)
+                size = brv_rans_encode(block, numbers, count, lanes, self.bits, symbols, slots)
+            return (log | (self.bits - 8) << 3, 1, head, size), table + block[:size]
         finally:
+            free(block)
             free(numbers)
             free(room)
             free(symbols)
             free(slots)
-        return (log | (self.bits - 8) << 3, 1, head, size), bytes(memoryview(payload)[:head + size])
 
 
 # ---- huffman ----
@@ -506,22 +512,51 @@ cdef class Huffman:
 
 
 cdef code_lengths(Histogram h, uint16_t *lengths):
-    """Optimal code lengths of at most 12 bits, by package-merge (Larmore and Hirschberg 1990): packages of
-    two of the cheapest items, one level a bit of length; a symbol's length is the number of chosen
-    packages that hold it.
+    """Optimal code lengths of at most 12 bits, by package-merge (Larmore and Hirschberg 1990).
+
+    Level by level, the coins (all symbols, by count) are merged with packages of two neighbours of the level
+    before. The 2s - 2 cheapest items of the last level are bought; a package buys its two items a level lower; a
+    symbol's length is the number of its coins bought. Coins come in order, so it is enough to count them.
     """
-    cdef size_t i
-    order = sorted(range(h.count), key=lambda i: (h.counts[i], i))
-    coins = [(h.counts[i], (i,)) for i in order]
-    level = coins
-    for _ in range(BRV_HUFFMAN_BITS - 1):
-        pairs = [(level[i][0] + level[i + 1][0], level[i][1] + level[i + 1][1]) for i in range(0, len(level) - 1, 2)]
-        level = sorted(coins + pairs, key=lambda item: item[0])
-    for i in range(h.count):
-        lengths[i] = 0
-    for _, symbols in level[:2 * h.count - 2]:
-        for i in symbols:
-            lengths[i] += 1
+    cdef size_t n = h.count, size = 2 * n, i, j, k, bought, coins
+    cdef int level
+    cdef uint64_t *keys = <uint64_t *>malloc(n * sizeof(uint64_t))
+    cdef uint64_t *weights = <uint64_t *>malloc(2 * size * sizeof(uint64_t))
+    cdef uint64_t *before = weights + size
+    cdef uint8_t *is_coin = <uint8_t *>calloc(BRV_HUFFMAN_BITS * size, 1)
+    cdef size_t packages = 0
+    try:
+        if keys == NULL or weights == NULL or is_coin == NULL:
+            raise MemoryError
+        with nogil:
+            for i in range(n):
+                keys[i] = <uint64_t>h.counts[i] << 16 | i
+                lengths[i] = 0
+            qsort(keys, n, sizeof(uint64_t), ascending)
+            for level in range(BRV_HUFFMAN_BITS):
+                i = j = k = 0
+                while i < n or j < packages:
+                    if j == packages or i < n and keys[i] >> 16 <= before[2 * j] + before[2 * j + 1]:
+                        weights[k], is_coin[level * size + k] = keys[i] >> 16, 1
+                        i += 1
+                    else:
+                        weights[k] = before[2 * j] + before[2 * j + 1]
+                        j += 1
+                    k += 1
+                memcpy(before, weights, k * sizeof(uint64_t))
+                packages = k // 2
+            bought = 2 * n - 2
+            for level in range(BRV_HUFFMAN_BITS - 1, -1, -1):
+                coins = 0
+                for i in range(bought):
+                    coins += is_coin[level * size + i]
+                for i in range(coins):
+                    lengths[keys[i] & 0xFFFF] += 1
+                bought = 2 * (bought - coins)
+    finally:
+        free(keys)
+        free(weights)
+        free(is_coin)
 
 
 def distinct(Words words) -> int | None:

@@ -15,9 +15,9 @@ cdef extern from "kernels.h" nogil:
         BRV_GRAY
         BRV_ROTATE
         BRV_ORDERED
-        BRV_LANES
         BRV_SYMBOLS
         BRV_HUFFMAN_BITS
+        BRV_HUFFMAN_TABLE
         BRV_TABLE_BITS
         BRV_BINS
 
@@ -43,9 +43,13 @@ cdef extern from "kernels.h" nogil:
     ctypedef struct brv_alias:
         unsigned bits
 
-    size_t brv_alias_bytes(size_t s, unsigned bits, int flat)
+    enum:
+        BRV_SHARES
+
+    int brv_alias_kind(size_t s, unsigned bits, unsigned lanes, uint64_t count)
+    size_t brv_alias_bytes(size_t s, unsigned bits, int kind)
     void brv_alias_build(brv_alias *a, void *room, const uint16_t *frequencies, const uint16_t *names, size_t s,
-                         unsigned bits, int flat)
+                         unsigned bits, int kind)
 
     ctypedef struct brv_rans:
         pass

@@ -10,7 +10,7 @@ from libc.string cimport memcpy, memset
 from brevis.bits cimport stored_bytes
 from brevis.entropy cimport Histogram, Huffman, Rans, Table, frequencies, read_table
 from brevis.kernels cimport (
-    BRV_ADD, BRV_SYMBOLS, brv_alias, brv_alias_build, brv_alias_bytes, brv_fill, brv_huffman_build, brv_huffman_decode, brv_log2,
+    BRV_ADD, BRV_HUFFMAN_TABLE, BRV_SYMBOLS, brv_alias, brv_alias_build, brv_alias_bytes, brv_alias_kind, brv_fill, brv_huffman_build, brv_huffman_decode, brv_log2,
     brv_map, brv_name, brv_put_field, brv_rans, brv_rans_close, brv_rans_decode, brv_rans_open, brv_same, brv_size,
     brv_take_field, brv_unmap, brv_unpack,
 )
@@ -101,7 +101,7 @@ def zstd_encode(operands, Words words):
 # ---- huffman ----
 
 cdef struct HuffmanState:
-    uint16_t table[1 << 12]     # BRV_HUFFMAN_BITS
+    uint16_t table[BRV_HUFFMAN_TABLE]
     uint64_t *symbols
     uint64_t bit
     size_t head                 # bytes of the table in the payload
@@ -136,7 +136,8 @@ cdef int huffman_start(Run *run, Node *node) noexcept nogil:
     if status == OK and brv_huffman_build(state.table, NULL, table.values, table.count):
         status = CORRUPT
     free(table.symbols)
-    node.state, state.bit, state.head = state, 0, table.size
+    if status == OK:
+        node.state, state.bit, state.head = state, 0, table.size
     return status
 
 cdef int huffman_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
@@ -152,7 +153,10 @@ cdef int huffman_pull(Run *run, Node *node, void *dst, size_t count) noexcept no
     return OK
 
 def huffman_encode(operands, Words words):
-    return written_huffman(Huffman.plan(Histogram.of(words)), words)
+    cdef Histogram h = Histogram.of(words)
+    if h is None or h.count < 2:
+        raise Unfit("huffman: too many or too few distinct words")
+    return written_huffman(Huffman.plan(h), words)
 
 cdef tuple written_huffman(Huffman plan, Words words):
     payload = plan.encode(words)
@@ -205,10 +209,8 @@ cdef int rans_start(Run *run, Node *node) noexcept nogil:
     return status
 
 cdef int rans_tables(Run *run, Node *node, RansState *state, Table *table, unsigned bits) noexcept nogil:
-    # all slots in one table are faster where they are worth building, and bounded: 32 KiB a node, 8 bytes a
-    # word
-    cdef bint flat = bits <= 12 and node.count >> bits
-    cdef void *room = take(run, brv_alias_bytes(table.count, bits, flat))
+    cdef int kind = brv_alias_kind(table.count, bits, 1u << (node.operands[0] & 7), node.count)
+    cdef void *room = take(run, brv_alias_bytes(table.count, bits, kind))
     cdef uint16_t *names = NULL
     cdef size_t i
     cdef int status
@@ -222,7 +224,7 @@ cdef int rans_tables(Run *run, Node *node, RansState *state, Table *table, unsig
         status = kept_symbols(run, table, &state.symbols) or need_scratch(run, node, 1)
         if status:
             return status
-    brv_alias_build(&state.alias, room, table.values, names, table.count, bits, flat)
+    brv_alias_build(&state.alias, room, table.values, names, table.count, bits, kind)
     return OK
 
 cdef int rans_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
@@ -251,7 +253,10 @@ cdef int rans_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil
     return OK
 
 def rans_encode(operands, Words words):
-    return written_rans(Rans.plan(Histogram.of(words)), words)
+    cdef Histogram h = Histogram.of(words)
+    if h is None or h.count < 2:
+        raise Unfit("rans: too many or too few distinct words")
+    return written_rans(Rans.plan(h), words)
 
 cdef tuple written_rans(Rans plan, Words words):
     operands, payload = plan.encode(words)
@@ -268,7 +273,7 @@ cdef int const_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogi
     return OK
 
 def const_encode(operands, Words words):
-    if not brv_same(words.data, words.width, words.count):
+    if not words.count or not brv_same(words.data, words.width, words.count):
         raise Unfit("const: words differ")
     return (words.word(0),), (), None
 
@@ -284,12 +289,14 @@ def best_literal(Words words, zstd_level=None) -> tuple:
     cdef Huffman huffman = None
     cdef uint64_t cost, least = <uint64_t>words.width * words.count << 16   # units of 2^-16 bit
     name, operands, payload = "raw", (), None
+    if not words.count:
+        raise Unfit("no words")
     if brv_same(words.data, words.width, words.count):
         return "const", (words.word(0),), None
     h = Histogram.of(words)
     if h is not None:
         rans = Rans.plan(h)
-        if rans.cost < least:
+        if rans is not None and rans.cost < least:
             name, least = "rans", rans.cost
         if words.count < HUFFMAN_WORDS and h.count <= 256:
             huffman = Huffman.plan(h)

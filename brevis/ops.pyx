@@ -142,8 +142,11 @@ cdef int repeat_pull(Run *run, Node *node, void *dst, size_t count) noexcept nog
 
 def repeat_encode(operands, Words words):
     """Operand: how often."""
-    cdef size_t k = operands[0], period = words.count // k, size = brv_size(words.width)
-    if words.count % k or memcmp(words.data, <uint8_t *>words.data + period * size, (words.count - period) * size):
+    cdef size_t k = operands[0], period, size = brv_size(words.width)
+    if k < 2 or words.count % k or not words.count:
+        raise Unfit("repeat: no whole number of times")
+    period = words.count // k
+    if memcmp(words.data, <uint8_t *>words.data + period * size, (words.count - period) * size):
         raise Unfit("repeat: words differ")
     return (k,), (words.part(0, period),), None
 
@@ -301,9 +304,10 @@ cdef int stretch_pull(Run *run, Node *node, void *dst, size_t count) noexcept no
 def stretch_encode(operands, Words words):
     """Operand: the length of the runs."""
     cdef size_t r = operands[0], i, size = brv_size(words.width)
-    cdef Words child = Words.room(words.width, words.count // r)
-    if words.count % r:
+    cdef Words child
+    if r < 2 or words.count % r:
         raise Unfit("stretch: no whole number of runs")
+    child = Words.room(words.width, words.count // r)
     for i in range(child.count):
         if not brv_same(behind(words.data, words.width, i * r), words.width, r):
             raise Unfit("stretch: words of a run differ")
@@ -359,8 +363,11 @@ def weave_encode(operands, Words words):
     cdef Words select = operands[1], part
     cdef uint64_t counts[MAX_CHILDREN]
     cdef void *into[MAX_CHILDREN]
+    cdef int status
     parts = []
-    if select.count != words.count or brv_count_classes(counts, <const uint8_t *>select.data, k, words.count):
+    with nogil:
+        status = brv_count_classes(counts, <const uint8_t *>select.data, k, select.count)
+    if select.count != words.count or status:
         raise ValueError("weave: selectors do not fit the words")
     for j in range(k):
         if counts[j] == 0:
@@ -398,9 +405,11 @@ cdef int lookup_pull(Run *run, Node *node, void *dst, size_t count) noexcept nog
 cdef int pull_indices(Run *run, Node *node, uint32_t **index, size_t count) noexcept nogil:
     cdef void *narrow = scratch(run, node, 0)
     cdef int status = pull(run, node.children, narrow, count)
+    if status:
+        return status
     index[0] = <uint32_t *>scratch(run, node, 1)
     brv_put_field(index[0], 32, narrow, node.children[0].width, 0, True, count)
-    return status
+    return OK
 
 cdef int lookup_words(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
     cdef uint32_t *index

@@ -9,7 +9,7 @@ from libc.stdlib cimport calloc, free, realloc
 
 from brevis.bits cimport Bytes, read_varint
 from brevis.kernels cimport BRV_ADD, BRV_ORDERED, BRV_ROTATE, BRV_XOR
-from brevis.node cimport INVALID, MAX_CHILDREN, MAX_DEPTH, MAX_NODES, NO_MEMORY, OK, UNSUPPORTED, Node, Type
+from brevis.node cimport INVALID, MAX_BLOCKS, MAX_CHILDREN, MAX_DEPTH, MAX_NODES, NO_MEMORY, OK, UNSUPPORTED, Node, Type
 from brevis.ops cimport op_at, op_named
 from brevis.words cimport Words
 
@@ -67,6 +67,8 @@ cdef class Program:
         InvalidProgramError, UnsupportedError.
         """
         cdef Program program = Program()
+        if not 1 <= width <= 64 or not content or content * 8 % width:
+            raise ValueError(f"{content} bytes are no words of {width} bits")
         cdef const uint8_t[::1] view = memoryview(body).cast("B")
         program.owner = view
         program.size = view.shape[0]
@@ -213,9 +215,9 @@ cdef uint64_t operands_after(char kind, uint64_t value) noexcept nogil:
     Too many never fit the code.
     """
     if kind == b"P":
-        return value - 1 if value > 1 else <uint64_t>-1
+        return value - 1 if 1 < value <= MAX_CHILDREN else <uint64_t>-1
     if kind == b"B":
-        return value + 1 if value else <uint64_t>-1
+        return value + 1 if 0 < value <= MAX_BLOCKS else <uint64_t>-1
     if kind == b"F":
         return value == BRV_XOR or value == BRV_ADD or value == BRV_ROTATE
     return 0
@@ -248,7 +250,7 @@ def write(term: Term) -> bytes:
     """Code and payloads of an encoded term."""
     code, payloads = bytearray(), []
     write_node(term, code, payloads)
-    return b"".join([code, *payloads])
+    return b"".join([bytes(code), *payloads])
 
 
 cdef write_node(term, bytearray code, list payloads):

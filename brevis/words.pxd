@@ -4,7 +4,8 @@ cdef class Words:
     cdef readonly unsigned width
     cdef readonly size_t count
     cdef void *data
-    cdef object owner
+    cdef object owner          # of borrowed memory
+    cdef void *owned           # memory of its own, to be freed
 
     @staticmethod
     cdef Words room(unsigned width, size_t count)

@@ -135,6 +135,46 @@ def test_rans_is_within_a_thousandth_of_the_entropy():
     assert len(code) * 8 <= entropy_bits * 1.001 + 1000
 
 
+@pytest.mark.parametrize("distinct", [2, 3, 1000, 1374, 2000, 4095, 4096])
+def test_rans_of_words_that_are_nearly_all_different(distinct):
+    """Near-uniform counts, where rounding them to a scale swings around the sum."""
+    for twice in (0, 1, distinct // 2, distinct - 1):
+        words = [*range(0, 7 * distinct, 7), *range(0, 7 * twice, 7)]
+        round_trip(Term("rans"), packed(words, 16), 16)
+
+
+def test_arrays_of_random_integers():
+    import numpy as np
+
+    import brevis
+
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        for dtype in ("<i2", "<i4"):
+            size = rng.integers(1000, 4100)
+            array = rng.integers(-32768, 32768, size).astype(dtype)
+            assert brevis.decompress(brevis.compress(array, threads=1)) == array.tobytes()
+
+
+def test_borrowed_words_survive_the_cycle_collector():
+    import gc
+
+    content = bytes(range(256)) * 16
+    cycle = [Words.of(content, 8)]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+    assert content == bytes(range(256)) * 16
+
+
+def test_words_made_to_collide_are_still_fast_and_right():
+    inverse = pow(0x9E3779B97F4A7C15, -1, 1 << 64)
+    words = [(i + 1) * inverse % (1 << 64) for i in range(4000)] * 4
+    content = b"".join(w.to_bytes(8, "little") for w in words)
+    assert entropy.distinct(Words.of(content, 64)) is None
+    round_trip(LIT, content, 64)
+
+
 def test_unfit_words_are_told():
     for term in (
         Term("const"),
@@ -144,6 +184,19 @@ def test_unfit_words_are_told():
     ):
         with pytest.raises(ops.Unfit):
             program.encode(term, Words.of(b"abcdefgh", 8))
+    for term in (Term("rans"), Term("huffman"), Term("repeat", (0,), (RAW,)), Term("stretch", (0,), (RAW,))):
+        with pytest.raises(ops.Unfit):
+            program.encode(term, Words.of(b"aaaaaaaa", 8))
+
+
+def test_rejects_widths_that_there_are_not():
+    for width in (0, 65):
+        with pytest.raises(ValueError, match="words of"):
+            interp.run(b"\x10\x00", width, bytearray(65))
+        with pytest.raises(ValueError, match="words of"):
+            Words.of(bytes(65), width)
+    with pytest.raises(ValueError, match="words of"):
+        interp.run(b"\x10\x00", 16, bytearray(3))
 
 
 RAW_8 = b"\x01"

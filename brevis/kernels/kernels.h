@@ -33,7 +33,15 @@ void brv_unpack(void *dst, const uint8_t *src, size_t len, uint64_t bit, unsigne
 /* The bit string of count words, ceil(w * count / 8) bytes; dst has 8 more that are overwritten. */
 void brv_pack(uint8_t *dst, const void *src, unsigned w, size_t count);
 void brv_fill(void *dst, uint64_t word, unsigned w, size_t count);
-uint64_t brv_word(const void *words, unsigned w, size_t i);
+static inline uint64_t brv_word(const void *words, unsigned w, size_t i)
+{
+	switch (brv_size(w)) {
+	case 1: return ((const uint8_t *)words)[i];
+	case 2: return ((const uint16_t *)words)[i];
+	case 4: return ((const uint32_t *)words)[i];
+	default: return ((const uint64_t *)words)[i];
+	}
+}
 /* 1 where all words are equal. */
 int brv_same(const void *words, unsigned w, size_t count);
 /* map's function f with its operand, in place, and the inverse. */
@@ -71,13 +79,19 @@ typedef struct {
 	unsigned shift; /* slot >> shift is the bucket */
 	uint64_t *shares;
 	uint16_t *limit;
-	uint64_t *flat; /* or NULL: symbol | frequency << 16 | rank << 32 of every slot, for long streams */
+	uint64_t *flat;  /* or NULL: symbol | frequency << 16 | rank << 32 of every slot */
+	uint8_t *planes; /* or NULL: the shares as byte tables for one instruction set (see rans_avx512.h) */
 } brv_alias;
+
+/* What is worth building besides the shares to decode `count` symbols on so many lanes: a flat table for long streams, planes where there are
+   instructions for them. The memory, at most 8 bytes a word of the stream and 32 KiB, is part of brv_alias_bytes. */
+enum { BRV_SHARES, BRV_FLAT, BRV_PLANES };
+int brv_alias_kind(size_t s, unsigned bits, unsigned lanes, uint64_t count);
 
 /* Bytes for the tables of s symbols, and the construction in that `room`, aligned to 8: frequencies sum to 2^bits, each is 1 or more;
    symbol number i is called names[i] in the shares (names NULL: i). */
-size_t brv_alias_bytes(size_t s, unsigned bits, int flat);
-void brv_alias_build(brv_alias *a, void *room, const uint16_t *frequencies, const uint16_t *names, size_t s, unsigned bits, int flat);
+size_t brv_alias_bytes(size_t s, unsigned bits, int kind);
+void brv_alias_build(brv_alias *a, void *room, const uint16_t *frequencies, const uint16_t *names, size_t s, unsigned bits, int kind);
 
 typedef struct {
 	uint32_t state[BRV_LANES];
@@ -103,6 +117,7 @@ size_t brv_rans_encode(uint8_t *dst, const uint16_t *numbers, size_t count, unsi
 /* ---- huffman.c: FORMAT.md §5.2 ---- */
 
 #define BRV_HUFFMAN_BITS 12 /* longest code */
+#define BRV_HUFFMAN_TABLE (1 << BRV_HUFFMAN_BITS)
 
 /* The decoding table for s code lengths (1 to 12): entry number << 4 | length for each string of 12 bits; -1 where the lengths are no
    complete code. codes (may be NULL): the code of each symbol, first bit lowest. */
@@ -124,7 +139,7 @@ void brv_number(uint16_t *dst, const void *words, unsigned w, const uint16_t *nu
 /* The same for wide words of few values, by a hash table of 2^BRV_TABLE_BITS entries, all zero at first. count < 2^32. */
 #define BRV_TABLE_BITS 14
 typedef struct { uint64_t word; uint32_t count; uint16_t number; } brv_entry;
-/* How many distinct words there are, each counted in the table; -1: more than BRV_SYMBOLS. */
+/* How many distinct words there are, each counted in the table; -1: more than BRV_SYMBOLS, or too many collisions. */
 int brv_distinct(brv_entry *table, const void *words, unsigned w, size_t count);
 void brv_set_number(brv_entry *table, uint64_t word, uint16_t number);
 void brv_number_wide(uint16_t *dst, const void *words, unsigned w, brv_entry *table, size_t count);

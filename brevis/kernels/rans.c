@@ -1,13 +1,33 @@
 #include "bytes.h"
+#include "cpu.h"
 #include "kernels.h"
+
+/* Planes are for probabilities of 12 bits and up to 128 buckets; 11 tables of 128 bytes. */
+enum { PLANES_BITS = 12, PLANES_LOG = 7, PLANES_BYTES = 11 * 128 };
 
 static unsigned bucket_bits(size_t s) { return brv_log2(2 * s - 1); } /* ceil(log2(s)), s >= 1 */
 
-size_t brv_alias_bytes(size_t s, unsigned bits, int flat)
+int brv_alias_kind(size_t s, unsigned bits, unsigned lanes, uint64_t count)
+{
+	if (bits > 12 || count >> bits == 0) return BRV_SHARES;
+#if BRV_X86
+	if (brv_cpu() & BRV_AVX512 && bits == PLANES_BITS && lanes >= 16 && bucket_bits(s) <= PLANES_LOG) return BRV_PLANES;
+#else
+	(void)s, (void)lanes;
+#endif
+	return BRV_FLAT;
+}
+
+size_t brv_alias_bytes(size_t s, unsigned bits, int kind)
 {
 	size_t buckets = (size_t)1 << bucket_bits(s);
-	return buckets * (2 * sizeof(uint64_t) + sizeof(uint16_t)) + (flat ? sizeof(uint64_t) << bits : 0);
+	size_t more = kind == BRV_FLAT ? sizeof(uint64_t) << bits : kind == BRV_PLANES ? PLANES_BYTES : 0;
+	return buckets * (2 * sizeof(uint64_t) + sizeof(uint16_t)) + more;
 }
+
+#if BRV_X86
+#include "rans_avx512.h"
+#endif
 
 /* split[i] and other[i] of FORMAT.md for all buckets of `width` slots. */
 static void split_buckets(const uint16_t *frequencies, size_t s, size_t buckets, uint16_t width, uint16_t *split, uint16_t *other)
@@ -33,7 +53,7 @@ static void split_buckets(const uint16_t *frequencies, size_t s, size_t buckets,
 	}
 }
 
-void brv_alias_build(brv_alias *a, void *room, const uint16_t *frequencies, const uint16_t *names, size_t s, unsigned bits, int flat)
+void brv_alias_build(brv_alias *a, void *room, const uint16_t *frequencies, const uint16_t *names, size_t s, unsigned bits, int kind)
 {
 	const unsigned log = bucket_bits(s);
 	const size_t buckets = (size_t)1 << log, width = (size_t)1 << (bits - log);
@@ -43,8 +63,9 @@ void brv_alias_build(brv_alias *a, void *room, const uint16_t *frequencies, cons
 	a->bits = bits;
 	a->shift = bits - log;
 	a->shares = share;
-	a->flat = flat ? share + 2 * buckets : NULL;
-	a->limit = (uint16_t *)(share + 2 * buckets + (flat ? (size_t)1 << bits : 0));
+	a->flat = kind == BRV_FLAT ? share + 2 * buckets : NULL;
+	a->planes = kind == BRV_PLANES ? (uint8_t *)(share + 2 * buckets) : NULL;
+	a->limit = (uint16_t *)(share + 2 * buckets + (kind == BRV_FLAT ? (size_t)1 << bits : kind == BRV_PLANES ? PLANES_BYTES / 8 : 0));
 	split_buckets(frequencies, s, buckets, (uint16_t)width, a->limit, other);
 	for (size_t i = 0; i < buckets; i++) {
 		size_t slot = i * width, limit = slot + a->limit[i];
@@ -56,11 +77,16 @@ void brv_alias_build(brv_alias *a, void *room, const uint16_t *frequencies, cons
 			f = frequencies[symbol];
 			name = names ? names[symbol] : symbol;
 			*share = name | f << 16 | (uint64_t)(uint16_t)(next[symbol] - slot) << 32;
-			for (; slot < end; slot++, next[symbol]++)
-				if (flat) a->flat[slot] = name | f << 16 | (uint64_t)next[symbol] << 32;
+			if (a->flat)
+				for (size_t r = 0; r < end - slot; r++) a->flat[slot + r] = name | f << 16 | (next[symbol] + r) << 32;
+			next[symbol] = (uint16_t)(next[symbol] + end - slot);
+			slot = end;
 		}
 		a->limit[i] = (uint16_t)limit; /* up to 2^15 */
 	}
+#if BRV_X86
+	if (a->planes) fill_planes(a);
+#endif
 }
 
 int brv_rans_open(brv_rans *r, const uint8_t *block, size_t len, unsigned lanes)
@@ -102,10 +128,27 @@ int brv_rans_close(const brv_rans *r)
 #undef NAME
 #undef T
 
-int brv_rans_decode(brv_rans *r, const brv_alias *a, void *dst, unsigned size, size_t count)
+static int decode_plain(brv_rans *r, const brv_alias *a, void *dst, unsigned size, size_t count)
 {
 	if (a->flat) return size == 1 ? rans_decode_flat_8(r, a, dst, count) : rans_decode_flat_16(r, a, dst, count);
 	return size == 1 ? rans_decode_alias_8(r, a, dst, count) : rans_decode_alias_16(r, a, dst, count);
+}
+
+int brv_rans_decode(brv_rans *r, const brv_alias *a, void *dst, unsigned size, size_t count)
+{
+#if BRV_X86
+	if (r->lanes >= 16 && (a->planes || a->flat) && brv_cpu() & BRV_AVX512) { /* whole rounds; the plain loop begins and ends */
+		size_t before = r->lane ? r->lanes - r->lane : 0, done;
+		before = before < count ? before : count;
+		if (decode_plain(r, a, dst, size, before)) return -1;
+		dst = (uint8_t *)dst + before * size;
+		count -= before;
+		done = decode_rounds(r, a, dst, size, count);
+		dst = (uint8_t *)dst + done * size;
+		count -= done;
+	}
+#endif
+	return decode_plain(r, a, dst, size, count);
 }
 
 void brv_rans_prepare(brv_rans_symbol *symbols, uint16_t *slots, const uint16_t *frequencies, const brv_alias *a, size_t s)

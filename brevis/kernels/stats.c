@@ -43,19 +43,21 @@ void brv_number(uint16_t *dst, const void *words, unsigned w, const uint16_t *nu
 }
 
 /* Fibonacci hashing; linear probing in a table at most a quarter full. */
-static brv_entry *find(brv_entry *table, uint64_t word)
+static brv_entry *find(brv_entry *table, uint64_t word, size_t *steps)
 {
 	size_t slot = (size_t)(word * 0x9E3779B97F4A7C15u >> (64 - BRV_TABLE_BITS));
-	while (table[slot].count && table[slot].word != word) slot = (slot + 1) & (((size_t)1 << BRV_TABLE_BITS) - 1);
+	for (; table[slot].count && table[slot].word != word; ++*steps) slot = (slot + 1) & (((size_t)1 << BRV_TABLE_BITS) - 1);
 	return table + slot;
 }
 
 int brv_distinct(brv_entry *table, const void *words, unsigned w, size_t count)
 {
 	int distinct = 0;
+	size_t steps = 0;
 	for (size_t i = 0; i < count; i++) {
 		uint64_t word = brv_word(words, w, i);
-		brv_entry *e = find(table, word);
+		brv_entry *e = find(table, word, &steps);
+		if (steps > 4 * i + BRV_SYMBOLS) return -1; /* words made to collide: half a step each is what to expect */
 		if (!e->count++) {
 			if (++distinct > BRV_SYMBOLS) return -1;
 			e->word = word;
@@ -64,11 +66,16 @@ int brv_distinct(brv_entry *table, const void *words, unsigned w, size_t count)
 	return distinct;
 }
 
-void brv_set_number(brv_entry *table, uint64_t word, uint16_t number) { find(table, word)->number = number; }
+void brv_set_number(brv_entry *table, uint64_t word, uint16_t number)
+{
+	size_t steps = 0;
+	find(table, word, &steps)->number = number;
+}
 
 void brv_number_wide(uint16_t *dst, const void *words, unsigned w, brv_entry *table, size_t count)
 {
-	for (size_t i = 0; i < count; i++) dst[i] = find(table, brv_word(words, w, i))->number;
+	size_t steps = 0;
+	for (size_t i = 0; i < count; i++) dst[i] = find(table, brv_word(words, w, i), &steps)->number;
 }
 
 uint64_t brv_or(const void *words, unsigned w, size_t count)

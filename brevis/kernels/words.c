@@ -1,241 +1,72 @@
 #include "bytes.h"
+#include "cpu.h"
 #include "kernels.h"
 
-#define T uint8_t
-#define BITS 8
-#include "words_impl.h"
-#undef T
-#undef BITS
-#define T uint16_t
-#define BITS 16
-#include "words_impl.h"
-#undef T
-#undef BITS
-#define T uint32_t
-#define BITS 32
-#include "words_impl.h"
-#undef T
-#undef BITS
-#define T uint64_t
-#define BITS 64
-#include "words_impl.h"
-#undef T
-#undef BITS
+#if BRV_X86
+#include <immintrin.h>
+#endif
 
-#define PAIR_(a, b, c) a##_##b##_##c
-#define PAIR(a, b, c) PAIR_(a, b, c)
-#define NAME(x) PAIR(x, T, S)
-#define T uint8_t
-#define S uint8_t
-#include "fields_impl.h"
-#undef T
-#define T uint16_t
-#include "fields_impl.h"
-#undef S
-#define S uint16_t
-#include "fields_impl.h"
-#undef T
-#undef S
-#define T uint32_t
-#define S uint8_t
-#include "fields_impl.h"
-#undef S
-#define S uint16_t
-#include "fields_impl.h"
-#undef S
-#define S uint32_t
-#include "fields_impl.h"
-#undef T
-#undef S
-#define T uint64_t
-#define S uint8_t
-#include "fields_impl.h"
-#undef S
-#define S uint16_t
-#include "fields_impl.h"
-#undef S
-#define S uint32_t
-#include "fields_impl.h"
-#undef S
-#define S uint64_t
-#include "fields_impl.h"
-#undef T
-#undef S
+/* The kernels of this family: what they return, their names, parameters and arguments. */
+#define BRV_WORDS_KERNELS(X) \
+	X(void, unpack, (void *dst, const uint8_t *src, size_t len, uint64_t bit, unsigned w, size_t count), (dst, src, len, bit, w, count)) \
+	X(void, pack, (uint8_t *dst, const void *src, unsigned w, size_t count), (dst, src, w, count)) \
+	X(void, fill, (void *dst, uint64_t word, unsigned w, size_t count), (dst, word, w, count)) \
+	X(void, map, (void *words, unsigned f, uint64_t operand, unsigned w, size_t count), (words, f, operand, w, count)) \
+	X(void, unmap, (void *words, unsigned f, uint64_t operand, unsigned w, size_t count), (words, f, operand, w, count)) \
+	X(uint64_t, scan, (void *words, unsigned op, uint64_t before, unsigned w, size_t count), (words, op, before, w, count)) \
+	X(void, unscan, (void *dst, const void *src, unsigned op, unsigned w, size_t count), (dst, src, op, w, count)) \
+	X(void, put_field, (void *dst, unsigned w, const void *src, unsigned field, unsigned shift, int first, size_t count), (dst, w, src, field, shift, first, count)) \
+	X(void, take_field, (void *dst, unsigned field, const void *src, unsigned w, unsigned shift, size_t count), (dst, field, src, w, shift, count)) \
+	X(void, stretch, (void *dst, const void *src, size_t r, unsigned w, size_t count), (dst, src, r, w, count)) \
+	X(int, count_classes, (uint64_t *counts, const uint8_t *select, unsigned k, size_t count), (counts, select, k, count)) \
+	X(void, weave, (void *dst, const uint8_t *select, const void *const *from, unsigned k, unsigned w, size_t count), (dst, select, from, k, w, count)) \
+	X(void, unweave, (void *const *into, const uint8_t *select, const void *src, unsigned k, unsigned w, size_t count), (into, select, src, k, w, count)) \
+	X(int, lookup, (void *dst, const uint32_t *index, const void *table, size_t m, unsigned w, size_t count), (dst, index, table, m, w, count)) \
+	X(void, name, (void *dst, const uint16_t *numbers, const uint64_t *symbols, unsigned w, size_t count), (dst, numbers, symbols, w, count))
 
-/* One call for each container size: call(suffix, type). */
-#define BY_SIZE(size, call) \
-	switch (size) { \
-	case 1: call(8, uint8_t); break; \
-	case 2: call(16, uint16_t); break; \
-	case 4: call(32, uint32_t); break; \
-	default: call(64, uint64_t); break; \
-	}
+struct brv_words_kernels {
+#define FIELD(result, name, parameters, arguments) result(*name) parameters;
+	BRV_WORDS_KERNELS(FIELD)
+#undef FIELD
+};
 
-void brv_unpack(void *dst, const uint8_t *src, size_t len, uint64_t bit, unsigned w, size_t count)
+#define SET_NAME portable
+#define ATTR
+#include "words_set.h"
+#undef SET_NAME
+#undef ATTR
+#if BRV_X86
+#define SET_NAME avx2
+#define ATTR BRV_TARGET_AVX2
+#include "words_set.h"
+#undef SET_NAME
+#undef ATTR
+#define SET_NAME avx512
+#define ATTR BRV_TARGET_AVX512
+#define FAST_DEPOSIT /* bits are deposited and extracted in three cycles by all processors with this set, unlike some with AVX2 */
+#include "words_set.h"
+#undef SET_NAME
+#undef ATTR
+#endif
+
+static const struct brv_words_kernels *chosen(void)
 {
-#define CALL(b, t) unpack_##b(dst, src, len, bit, w, count)
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
+#if BRV_X86
+	unsigned sets = brv_cpu();
+	if (sets & BRV_AVX512) return &words_avx512;
+	if (sets & BRV_AVX2) return &words_avx2;
+#endif
+	return &words_portable;
 }
 
-void brv_pack(uint8_t *dst, const void *src, unsigned w, size_t count)
-{
-#define CALL(b, t) pack_##b(dst, src, w, count)
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
-}
-
-void brv_fill(void *dst, uint64_t word, unsigned w, size_t count)
-{
-#define CALL(b, t) fill_##b(dst, word, count)
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
-}
-
-uint64_t brv_word(const void *words, unsigned w, size_t i)
-{
-	uint64_t word = 0;
-#define CALL(b, t) word = ((const t *)words)[i]
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
-	return word;
-}
+#define RETURN_void
+#define RETURN_int return
+#define RETURN_uint64_t return
+#define FORWARD(result, name, parameters, arguments) \
+	result brv_##name parameters { RETURN_##result chosen()->name arguments; }
+BRV_WORDS_KERNELS(FORWARD)
 
 int brv_same(const void *words, unsigned w, size_t count)
 {
 	return count < 2 || !memcmp(words, (const uint8_t *)words + brv_size(w), (count - 1) * brv_size(w));
-}
-
-void brv_map(void *words, unsigned f, uint64_t operand, unsigned w, size_t count)
-{
-#define CALL(b, t) \
-	switch (f) { \
-	case BRV_XOR: xor_##b(words, operand, count); break; \
-	case BRV_ADD: add_##b(words, operand, w, count); break; \
-	case BRV_ZIGZAG: zigzag_decode_##b(words, w, count); break; \
-	case BRV_GRAY: gray_decode_##b(words, count); break; \
-	case BRV_ROTATE: rotate_##b(words, (unsigned)operand, w, count); break; \
-	default: ordered_decode_##b(words, w, count); break; \
-	}
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
-}
-
-void brv_unmap(void *words, unsigned f, uint64_t operand, unsigned w, size_t count)
-{
-#define CALL(b, t) \
-	switch (f) { \
-	case BRV_XOR: xor_##b(words, operand, count); break; \
-	case BRV_ADD: add_##b(words, 0 - operand, w, count); break; \
-	case BRV_ZIGZAG: zigzag_encode_##b(words, w, count); break; \
-	case BRV_GRAY: gray_encode_##b(words, count); break; \
-	case BRV_ROTATE: rotate_##b(words, w - (unsigned)operand, w, count); break; \
-	default: ordered_encode_##b(words, w, count); break; \
-	}
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
-}
-
-uint64_t brv_scan(void *words, unsigned op, uint64_t before, unsigned w, size_t count)
-{
-	uint64_t last = 0;
-#define CALL(b, t) last = op == BRV_XOR ? xor_scan_##b(words, before, count) : sum_scan_##b(words, before, w, count)
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
-	return last;
-}
-
-void brv_unscan(void *dst, const void *src, unsigned op, unsigned w, size_t count)
-{
-#define CALL(b, t) differences_##b(dst, src, op == BRV_XOR, w, count)
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
-}
-
-void brv_put_field(void *dst, unsigned w, const void *src, unsigned field, unsigned shift, int first, size_t count)
-{
-	switch (brv_size(w) * 16 + brv_size(field)) {
-	case 0x11: put_uint8_t_uint8_t(dst, src, shift, first, count); break;
-	case 0x21: put_uint16_t_uint8_t(dst, src, shift, first, count); break;
-	case 0x22: put_uint16_t_uint16_t(dst, src, shift, first, count); break;
-	case 0x41: put_uint32_t_uint8_t(dst, src, shift, first, count); break;
-	case 0x42: put_uint32_t_uint16_t(dst, src, shift, first, count); break;
-	case 0x44: put_uint32_t_uint32_t(dst, src, shift, first, count); break;
-	case 0x81: put_uint64_t_uint8_t(dst, src, shift, first, count); break;
-	case 0x82: put_uint64_t_uint16_t(dst, src, shift, first, count); break;
-	case 0x84: put_uint64_t_uint32_t(dst, src, shift, first, count); break;
-	default: put_uint64_t_uint64_t(dst, src, shift, first, count); break;
-	}
-}
-
-void brv_take_field(void *dst, unsigned field, const void *src, unsigned w, unsigned shift, size_t count)
-{
-	switch (brv_size(w) * 16 + brv_size(field)) {
-	case 0x11: take_uint8_t_uint8_t(dst, src, shift, field, count); break;
-	case 0x21: take_uint16_t_uint8_t(dst, src, shift, field, count); break;
-	case 0x22: take_uint16_t_uint16_t(dst, src, shift, field, count); break;
-	case 0x41: take_uint32_t_uint8_t(dst, src, shift, field, count); break;
-	case 0x42: take_uint32_t_uint16_t(dst, src, shift, field, count); break;
-	case 0x44: take_uint32_t_uint32_t(dst, src, shift, field, count); break;
-	case 0x81: take_uint64_t_uint8_t(dst, src, shift, field, count); break;
-	case 0x82: take_uint64_t_uint16_t(dst, src, shift, field, count); break;
-	case 0x84: take_uint64_t_uint32_t(dst, src, shift, field, count); break;
-	default: take_uint64_t_uint64_t(dst, src, shift, field, count); break;
-	}
-}
-
-void brv_stretch(void *dst, const void *src, size_t r, unsigned w, size_t count)
-{
-#define CALL(b, t) stretch_##b(dst, src, r, count)
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
-}
-
-int brv_count_classes(uint64_t *counts, const uint8_t *select, unsigned k, size_t count)
-{
-	uint32_t part[4][256] = {{0}}; /* four, so that a run of one class does not wait for its own counter; count < 2^32 */
-	size_t i = 0;
-	for (; i + 4 <= count; i += 4)
-		for (int j = 0; j < 4; j++) part[j][select[i + j]]++;
-	for (; i < count; i++) part[0][select[i]]++;
-	for (unsigned s = 0; s < 256; s++) {
-		uint64_t sum = (uint64_t)part[0][s] + part[1][s] + part[2][s] + part[3][s];
-		if (s < k) counts[s] = sum;
-		else if (sum) return -1;
-	}
-	return 0;
-}
-
-void brv_weave(void *dst, const uint8_t *select, const void *const *from, unsigned k, unsigned w, size_t count)
-{
-#define CALL(b, t) weave_##b(dst, select, (const t *const *)from, k, count)
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
-}
-
-void brv_unweave(void *const *into, const uint8_t *select, const void *src, unsigned k, unsigned w, size_t count)
-{
-#define CALL(b, t) unweave_##b((t *const *)into, select, src, k, count)
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
-}
-
-int brv_lookup(void *dst, const uint32_t *index, const void *table, size_t m, unsigned w, size_t count)
-{
-	uint32_t highest = 0;
-	for (size_t i = 0; i < count; i++) highest = index[i] > highest ? index[i] : highest;
-	if (count && highest >= m) return -1;
-#define CALL(b, t) \
-	for (size_t i = 0; i < count; i++) ((t *)dst)[i] = ((const t *)table)[index[i]]
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
-	return 0;
-}
-
-void brv_name(void *dst, const uint16_t *numbers, const uint64_t *symbols, unsigned w, size_t count)
-{
-#define CALL(b, t) \
-	for (size_t i = 0; i < count; i++) ((t *)dst)[i] = (t)symbols[numbers[i]]
-	BY_SIZE(brv_size(w), CALL)
-#undef CALL
 }

@@ -1,15 +1,13 @@
-/* Loops over words in containers of BITS bits (8, 16, 32, 64). Included once per container with BITS and T defined.
-   Words of width w < BITS have zero upper bits, on input and on output. */
-#define CAT_(a, b, c) a##b##c
-#define CAT(a, b, c) CAT_(a, b, c)
-#define FN(name) CAT(name, _, BITS)
+/* Loops over words in containers of BITS bits (8, 16, 32, 64). Included once per container and instruction set with BITS, T and FN
+   defined. Words of width w < BITS have zero upper bits, on input and on output. */
 
 /* Fields are spread from (or gathered into) 64 bits by halving: the upper half of the fields moves up to its place, then the same
    within both halves. PER_64 fields at a time; the masks depend on w alone. */
 #define PER_64 (64 / BITS)
 #define STEPS (BITS == 8 ? 3 : BITS == 16 ? 2 : BITS == 32 ? 1 : 0)
 
-static void FN(spread_masks)(unsigned w, uint64_t low[3], uint64_t high[3], unsigned shift[3])
+#ifndef FAST_DEPOSIT
+static ATTR void FN(spread_masks)(unsigned w, uint64_t low[3], uint64_t high[3], unsigned shift[3])
 {
 	for (int s = 0; s < STEPS; s++) {
 		unsigned fields = PER_64 >> (s + 1); /* in one half at this step */
@@ -22,8 +20,9 @@ static void FN(spread_masks)(unsigned w, uint64_t low[3], uint64_t high[3], unsi
 		}
 	}
 }
+#endif
 
-static void FN(unpack)(T *dst, const uint8_t *src, size_t len, uint64_t bit, unsigned w, size_t count)
+static ATTR void FN(unpack)(T *dst, const uint8_t *src, size_t len, uint64_t bit, unsigned w, size_t count)
 {
 	size_t i = 0;
 	const uint64_t mask = brv_mask(w);
@@ -32,14 +31,22 @@ static void FN(unpack)(T *dst, const uint8_t *src, size_t len, uint64_t bit, uns
 		return;
 	}
 	if (w < BITS && STEPS) { /* PER_64 words at a time; they need up to 64 bits and so a start within 64 - PER_64 * w bits of a byte */
+#ifdef FAST_DEPOSIT
+		const uint64_t places = mask * (~(uint64_t)0 / ((uint64_t)(T)~(T)0)); /* the mask in each container */
+#else
 		uint64_t low[3], high[3];
 		unsigned shift[3];
 		FN(spread_masks)(w, low, high, shift);
+#endif
 		for (; i + PER_64 <= count && bit / 8 + 16 <= len; i += PER_64, bit += PER_64 * w) {
 			unsigned r = bit % 8;
 			uint64_t x = brv_load64(src + bit / 8) >> r;
 			if (r + PER_64 * w > 64) x |= (uint64_t)src[bit / 8 + 8] << (64 - r);
+#ifdef FAST_DEPOSIT
+			x = _pdep_u64(x, places);
+#else
 			for (int s = 0; s < STEPS; s++) x = (x & low[s]) | (x & high[s]) << shift[s];
+#endif
 			if (BRV_BIG_ENDIAN)
 				for (int j = 0; j < PER_64; j++) dst[i + j] = (T)(x >> (j * (BITS & 63)));
 			else
@@ -56,26 +63,36 @@ static void FN(unpack)(T *dst, const uint8_t *src, size_t len, uint64_t bit, uns
 }
 
 /* dst has 8 writable bytes more than the result needs. */
-static void FN(pack)(uint8_t *dst, const T *src, unsigned w, size_t count)
+static ATTR void FN(pack)(uint8_t *dst, const T *src, unsigned w, size_t count)
 {
 	size_t i = 0;
 	uint64_t hold = 0;
 	unsigned held = 0;
+	const uint64_t mask = brv_mask(w);
+	(void)mask;
 	if (w == BITS && !BRV_BIG_ENDIAN) {
 		memcpy(dst, src, count * sizeof(T));
 		return;
 	}
 	if (w < BITS && STEPS && PER_64 * w <= 56) {
+#ifdef FAST_DEPOSIT
+		const uint64_t places = mask * (~(uint64_t)0 / ((uint64_t)(T)~(T)0)); /* the mask in each container */
+#else
 		uint64_t low[3], high[3];
 		unsigned shift[3];
 		FN(spread_masks)(w, low, high, shift);
+#endif
 		for (; i + PER_64 <= count; i += PER_64) {
 			uint64_t x = 0;
 			if (BRV_BIG_ENDIAN)
 				for (int j = 0; j < PER_64; j++) x |= (uint64_t)src[i + j] << (j * (BITS & 63));
 			else
 				memcpy(&x, src + i, 8);
+#ifdef FAST_DEPOSIT
+			x = _pext_u64(x, places);
+#else
 			for (int s = STEPS - 1; s >= 0; s--) x = (x & low[s]) | (x >> shift[s] & high[s]);
+#endif
 			hold |= x << held;
 			held += PER_64 * w; /* held < 8 before, so <= 63 now */
 			brv_store64(dst, hold);
@@ -98,37 +115,37 @@ static void FN(pack)(uint8_t *dst, const T *src, unsigned w, size_t count)
 	for (; held; held -= held < 8 ? held : 8, hold >>= 8) *dst++ = (uint8_t)hold;
 }
 
-static void FN(fill)(T *dst, uint64_t word, size_t count)
+static ATTR void FN(fill)(T *dst, uint64_t word, size_t count)
 {
 	for (size_t i = 0; i < count; i++) dst[i] = (T)word;
 }
 
-static void FN(add)(T *words, uint64_t c, unsigned w, size_t count)
+static ATTR void FN(add)(T *words, uint64_t c, unsigned w, size_t count)
 {
 	const T mask = (T)brv_mask(w), k = (T)c;
 	for (size_t i = 0; i < count; i++) words[i] = (T)((T)(words[i] + k) & mask);
 }
 
-static void FN(xor)(T *words, uint64_t c, size_t count)
+static ATTR void FN(xor)(T *words, uint64_t c, size_t count)
 {
 	const T k = (T)c;
 	for (size_t i = 0; i < count; i++) words[i] = (T)(words[i] ^ k);
 }
 
-static void FN(rotate)(T *words, unsigned r, unsigned w, size_t count)
+static ATTR void FN(rotate)(T *words, unsigned r, unsigned w, size_t count)
 {
 	const T mask = (T)brv_mask(w);
 	const unsigned back = w - r;
 	for (size_t i = 0; i < count; i++) words[i] = (T)((T)((T)(words[i] << r) | (T)(words[i] >> back)) & mask);
 }
 
-static void FN(zigzag_decode)(T *words, unsigned w, size_t count)
+static ATTR void FN(zigzag_decode)(T *words, unsigned w, size_t count)
 {
 	const T mask = (T)brv_mask(w);
 	for (size_t i = 0; i < count; i++) words[i] = (T)((T)((words[i] >> 1) ^ (T)(0 - (T)(words[i] & 1))) & mask);
 }
 
-static void FN(zigzag_encode)(T *words, unsigned w, size_t count)
+static ATTR void FN(zigzag_encode)(T *words, unsigned w, size_t count)
 {
 	const T mask = (T)brv_mask(w);
 	for (size_t i = 0; i < count; i++) {
@@ -137,7 +154,7 @@ static void FN(zigzag_encode)(T *words, unsigned w, size_t count)
 	}
 }
 
-static void FN(gray_decode)(T *words, size_t count)
+static ATTR void FN(gray_decode)(T *words, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		T x = words[i];
@@ -146,24 +163,24 @@ static void FN(gray_decode)(T *words, size_t count)
 	}
 }
 
-static void FN(gray_encode)(T *words, size_t count)
+static ATTR void FN(gray_encode)(T *words, size_t count)
 {
 	for (size_t i = 0; i < count; i++) words[i] = (T)(words[i] ^ (words[i] >> 1));
 }
 
-static void FN(ordered_decode)(T *words, unsigned w, size_t count)
+static ATTR void FN(ordered_decode)(T *words, unsigned w, size_t count)
 {
 	const T mask = (T)brv_mask(w), top = (T)((T)1 << (w - 1));
 	for (size_t i = 0; i < count; i++) words[i] = words[i] & top ? (T)(words[i] ^ top) : (T)(words[i] ^ mask);
 }
 
-static void FN(ordered_encode)(T *words, unsigned w, size_t count)
+static ATTR void FN(ordered_encode)(T *words, unsigned w, size_t count)
 {
 	const T mask = (T)brv_mask(w), top = (T)((T)1 << (w - 1));
 	for (size_t i = 0; i < count; i++) words[i] = words[i] & top ? (T)(words[i] ^ mask) : (T)(words[i] ^ top);
 }
 
-static uint64_t FN(sum_scan)(T *words, uint64_t before, unsigned w, size_t count)
+static ATTR uint64_t FN(sum_scan)(T *words, uint64_t before, unsigned w, size_t count)
 {
 	const T mask = (T)brv_mask(w);
 	T last = (T)before;
@@ -171,7 +188,7 @@ static uint64_t FN(sum_scan)(T *words, uint64_t before, unsigned w, size_t count
 	return last;
 }
 
-static uint64_t FN(xor_scan)(T *words, uint64_t before, size_t count)
+static ATTR uint64_t FN(xor_scan)(T *words, uint64_t before, size_t count)
 {
 	T last = (T)before;
 	for (size_t i = 0; i < count; i++) words[i] = last = (T)(last ^ words[i]);
@@ -179,13 +196,13 @@ static uint64_t FN(xor_scan)(T *words, uint64_t before, size_t count)
 }
 
 /* count differences of count + 1 words */
-static void FN(differences)(T *dst, const T *src, int is_xor, unsigned w, size_t count)
+static ATTR void FN(differences)(T *dst, const T *src, int is_xor, unsigned w, size_t count)
 {
 	const T mask = (T)brv_mask(w);
 	for (size_t i = 0; i < count; i++) dst[i] = is_xor ? (T)(src[i + 1] ^ src[i]) : (T)((T)(src[i + 1] - src[i]) & mask);
 }
 
-static void FN(stretch)(T *dst, const T *src, size_t r, size_t count)
+static ATTR void FN(stretch)(T *dst, const T *src, size_t r, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
 		for (size_t j = 0; j < r; j++) *dst++ = src[i];
@@ -193,7 +210,7 @@ static void FN(stretch)(T *dst, const T *src, size_t r, size_t count)
 
 /* Words of one class mostly come in runs (a row) or change all the time (columns): eight equal selectors are copied at once, and
    for up to four classes the four cursors live in one register, since the way through memory costs five cycles a word. */
-static void FN(weave)(T *dst, const uint8_t *select, const T *const *from, unsigned k, size_t count)
+static ATTR void FN(weave)(T *dst, const uint8_t *select, const T *const *from, unsigned k, size_t count)
 {
 	size_t next[256] = {0};
 	size_t i = 0;
@@ -224,7 +241,7 @@ static void FN(weave)(T *dst, const uint8_t *select, const T *const *from, unsig
 }
 
 /* The inverse of weave: into[j] has room for the words of class j. */
-static void FN(unweave)(T *const *into, const uint8_t *select, const T *src, unsigned k, size_t count)
+static ATTR void FN(unweave)(T *const *into, const uint8_t *select, const T *src, unsigned k, size_t count)
 {
 	size_t next[256] = {0};
 	size_t i = 0;
@@ -256,6 +273,3 @@ static void FN(unweave)(T *const *into, const uint8_t *select, const T *src, uns
 
 #undef PER_64
 #undef STEPS
-#undef FN
-#undef CAT
-#undef CAT_
