@@ -7,6 +7,8 @@ behind the header, so a file and a pipe of the same bytes get the same answer, h
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -15,6 +17,13 @@ from brevis.sources import DTYPE_BITS, Layout
 
 MAX_HEADER_LENGTH = 100_000_000  # the official parser's limit
 MAX_DEPTH = 100  # the official parser gives up at a depth of 127, and nothing sane comes near
+
+# Texts of one member of the header that are parsed at once: a value becomes up to thirty times as large in memory, so a header of
+# nothing but brackets would need gigabytes. 255 dimensions of 20 digits take a tenth of the first; whoever keeps more metadata
+# than the second has the file compressed as bytes.
+MAX_TENSOR_TEXT = 1 << 16
+MAX_METADATA_TEXT = 1 << 22
+_SPACE = re.compile(r"[ \t\n\r]*")
 
 T = TypeVar("T")
 
@@ -40,9 +49,16 @@ def probe(prefix: memoryview, complete: bool) -> int | Layout | None:
 def _entries(header: memoryview, base: int) -> tuple[Entry, ...] | None:
     """Read the header of a file whose tensors begin at `base`; they must tile what follows."""
     try:
-        tensors = _DECODER.decode(str(header, "utf-8"))
-        _check_metadata(_as(dict, tensors).pop("__metadata__", None))
-        entries = [_entry(name, _as(dict, info), base) for name, info in tensors.items()]
+        entries = []
+        names = set()
+        for name, value in _members(str(header, "utf-8")):
+            if name in names:
+                return None  # which of the two would be meant?
+            names.add(name)
+            if name == "__metadata__":
+                _check_metadata(value)
+            else:
+                entries.append(_entry(name, _as(dict, value), base))
     except (ValueError, RecursionError):
         return None
     entries.sort(key=lambda entry: (entry.begin, entry.end))
@@ -52,6 +68,47 @@ def _entries(header: memoryview, base: int) -> tuple[Entry, ...] | None:
             return None
         position = entry.end
     return tuple(entries)
+
+
+def _members(text: str) -> Iterator[tuple[str, Any]]:
+    """Yield the members of the JSON object that the text is, one after another."""
+    position = _after(text, 0, "{")
+    if text[position : position + 1] != "}":
+        position -= 1
+        while True:
+            name, position = _DECODER.raw_decode(text, _space(text, position + 1))
+            position = _after(text, _space(text, position), ":")
+            limit = MAX_METADATA_TEXT if _as(str, name) == "__metadata__" else MAX_TENSOR_TEXT
+            value, position = _value(text, position, limit)
+            yield name, value
+            position = _space(text, position)
+            if text[position : position + 1] != ",":
+                break
+    if _after(text, position, "}") != len(text):
+        raise ValueError
+
+
+def _value(text: str, position: int, limit: int) -> tuple[Any, int]:
+    """Read a value of at most `limit` characters; what describes a tensor mostly ends with the next bracket."""
+    end = text.find("}", position, position + limit) + 1
+    try:
+        value, size = _DECODER.raw_decode(text[position:end])
+    except ValueError:
+        value, size = _DECODER.raw_decode(text[position : position + limit])
+    return value, position + size
+
+
+def _space(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+def _after(text: str, position: int, sign: str) -> int:
+    """Return where what follows a sign and space behind it begins."""
+    position = _space(text, position)
+    if text[position : position + 1] != sign:
+        raise ValueError
+    return _space(text, position + 1)
 
 
 def _entry(name: str, info: dict[str, Any], base: int) -> Entry:
