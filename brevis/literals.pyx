@@ -185,9 +185,9 @@ cdef int rans_check(Node *node, Type *children) noexcept nogil:
         return INVALID
     size = node.operands[2]
     for i in range(3, node.operand_count):
-        if node.operands[i] % 2 or node.operands[i] < 4 * lanes or size + node.operands[i] < size:
+        if node.operands[i] % 2 or node.operands[i] < 4 * lanes:
             return INVALID
-        size += node.operands[i]
+        size = size + node.operands[i] if size + node.operands[i] >= size else <uint64_t>-1     # beyond any body
     return check_leaf(node, size)
 
 cdef int rans_start(Run *run, Node *node) noexcept nogil:

@@ -15,7 +15,7 @@ cdef enum:
     MAX_DEPTH = 32
     MAX_CHILDREN = 256
     MAX_BLOCKS = 65536
-    TILE = 16384            # words pulled at a time: 128 KiB of the widest, so that a few of them stay in an L2 cache
+    TILE = 8192             # words pulled at a time: 64 KiB of the widest, so that a few of them stay in an L2 cache
 
 cdef struct Type:
     unsigned width

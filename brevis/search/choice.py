@@ -31,6 +31,7 @@ WIDTHS = {"I16": 16, "U16": 16, "I32": 32, "U32": 32, "I64": 64, "U64": 64}
 SAMPLE = 1 << 17  # bytes on which programs are tried out where no estimate is at hand
 RAW_COST = 64  # bytes that a chunk costs at least, about: below, looking for more than a literal does not pay
 MOST_AXES = 4
+QUICK_SYMBOLS = 128  # up to these, decoders look symbols up in registers (kernels/rans_avx512.h)
 
 
 class Kind(Protocol):
@@ -168,7 +169,7 @@ def best_float(
     words = evidence.words
     free = words.width - 1 - exponent
     options = [
-        (cost + (free - mantissa + (not signed)) * words.count * UNIT, mantissa, signed, tables)
+        (cost + (free - mantissa + (not signed)) * words.count * UNIT + slow(tables, words), mantissa, signed, tables)
         for mantissa, signed, cost, tables in evidence.float_costs(
             exponent, min(effort.mantissa, free, 15 - exponent)
         )
@@ -185,6 +186,11 @@ def best_float(
         words, replace(found, mantissa=mantissa, signed=signed, classes=classes), axes
     )
     return cost - gain - clean_gain, found
+
+
+def slow(symbols: int, words: Words) -> int:
+    """What a large alphabet must gain to be worth its time: a thirty-second of a bit a word."""
+    return words.count * UNIT // 32 if symbols > QUICK_SYMBOLS else 0
 
 
 def with_clean_bits(words: Words, found: Float, axes: list[Axis]) -> tuple[int, Float]:

@@ -13,7 +13,7 @@ from brevis.words cimport Words
 cdef enum:
     SAMPLES = 256       # words looked at for each line: classes by scale need no more
     ROUNDS = 3          # of assigning lines and counting again: more change little, and one is enough to choose
-    SYMBOL_BITS = 3     # what a symbol costs in a table, about
+    SYMBOL_BITS = 4     # what a symbol costs in a table, about
     TABLE_BITS = 240    # what a table and its literal cost beside the symbols: code, lanes, orders
 cpdef enum:
     UNIT = 65536        # units in a bit
