@@ -30,6 +30,7 @@ SMALL_FLOATS = {
 WIDTHS = {"I16": 16, "U16": 16, "I32": 32, "U32": 32, "I64": 64, "U64": 64}
 SAMPLE = 1 << 17  # bytes on which programs are tried out where no estimate is at hand
 RAW_COST = 64  # bytes that a chunk costs at least, about: below, looking for more than a literal does not pay
+WORTH_TRYING = 4096  # anonymous bytes; below, a literal has to do, which is quick
 MOST_AXES = 4
 QUICK_SYMBOLS = 128  # up to these, decoders look symbols up in registers (kernels/rans_avx512.h)
 
@@ -169,7 +170,12 @@ def best_float(
     words = evidence.words
     free = words.width - 1 - exponent
     options = [
-        (cost + (free - mantissa + (not signed)) * words.count * UNIT + slow(tables, words), mantissa, signed, tables)
+        (
+            cost + (free - mantissa + (not signed)) * words.count * UNIT + slow(tables, words),
+            mantissa,
+            signed,
+            tables,
+        )
         for mantissa, signed, cost, tables in evidence.float_costs(
             exponent, min(effort.mantissa, free, 15 - exponent)
         )
@@ -281,7 +287,7 @@ def anonymous(content: Buffer, effort: Effort) -> Iterator[Shape]:
     view = memoryview(content).cast("B")
     size = len(view) // 8 * 8
     yield text(effort)
-    if size < 512:
+    if size < WORTH_TRYING:
         return
     head = view[: min(size, SAMPLE)]
     for exponent, width in sorted(set(FLOATS.values())):
