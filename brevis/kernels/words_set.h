@@ -143,36 +143,33 @@ static ATTR void SET(unscan)(void *dst, const void *src, unsigned op, unsigned w
 #undef CALL
 }
 
+/* One call for each pair of containers, of words and of a field in them: call(word type, field type). */
+#define BY_PAIR(w, field, call) \
+	switch (brv_size(w) * 16 + brv_size(field)) { \
+	case 0x11: call(uint8_t, uint8_t); break; \
+	case 0x21: call(uint16_t, uint8_t); break; \
+	case 0x22: call(uint16_t, uint16_t); break; \
+	case 0x41: call(uint32_t, uint8_t); break; \
+	case 0x42: call(uint32_t, uint16_t); break; \
+	case 0x44: call(uint32_t, uint32_t); break; \
+	case 0x81: call(uint64_t, uint8_t); break; \
+	case 0x82: call(uint64_t, uint16_t); break; \
+	case 0x84: call(uint64_t, uint32_t); break; \
+	default: call(uint64_t, uint64_t); break; \
+	}
+
 static ATTR void SET(put_field)(void *dst, unsigned w, const void *src, unsigned field, unsigned shift, int first, size_t count)
 {
-	switch (brv_size(w) * 16 + brv_size(field)) {
-	case 0x11: CAT4(put, uint8_t, uint8_t, SET_NAME)(dst, src, shift, first, count); break;
-	case 0x21: CAT4(put, uint16_t, uint8_t, SET_NAME)(dst, src, shift, first, count); break;
-	case 0x22: CAT4(put, uint16_t, uint16_t, SET_NAME)(dst, src, shift, first, count); break;
-	case 0x41: CAT4(put, uint32_t, uint8_t, SET_NAME)(dst, src, shift, first, count); break;
-	case 0x42: CAT4(put, uint32_t, uint16_t, SET_NAME)(dst, src, shift, first, count); break;
-	case 0x44: CAT4(put, uint32_t, uint32_t, SET_NAME)(dst, src, shift, first, count); break;
-	case 0x81: CAT4(put, uint64_t, uint8_t, SET_NAME)(dst, src, shift, first, count); break;
-	case 0x82: CAT4(put, uint64_t, uint16_t, SET_NAME)(dst, src, shift, first, count); break;
-	case 0x84: CAT4(put, uint64_t, uint32_t, SET_NAME)(dst, src, shift, first, count); break;
-	default: CAT4(put, uint64_t, uint64_t, SET_NAME)(dst, src, shift, first, count); break;
-	}
+#define CALL(t, s) CAT4(put, t, s, SET_NAME)(dst, src, shift, first, count)
+	BY_PAIR(w, field, CALL)
+#undef CALL
 }
 
 static ATTR void SET(take_field)(void *dst, unsigned field, const void *src, unsigned w, unsigned shift, size_t count)
 {
-	switch (brv_size(w) * 16 + brv_size(field)) {
-	case 0x11: CAT4(take, uint8_t, uint8_t, SET_NAME)(dst, src, shift, field, count); break;
-	case 0x21: CAT4(take, uint16_t, uint8_t, SET_NAME)(dst, src, shift, field, count); break;
-	case 0x22: CAT4(take, uint16_t, uint16_t, SET_NAME)(dst, src, shift, field, count); break;
-	case 0x41: CAT4(take, uint32_t, uint8_t, SET_NAME)(dst, src, shift, field, count); break;
-	case 0x42: CAT4(take, uint32_t, uint16_t, SET_NAME)(dst, src, shift, field, count); break;
-	case 0x44: CAT4(take, uint32_t, uint32_t, SET_NAME)(dst, src, shift, field, count); break;
-	case 0x81: CAT4(take, uint64_t, uint8_t, SET_NAME)(dst, src, shift, field, count); break;
-	case 0x82: CAT4(take, uint64_t, uint16_t, SET_NAME)(dst, src, shift, field, count); break;
-	case 0x84: CAT4(take, uint64_t, uint32_t, SET_NAME)(dst, src, shift, field, count); break;
-	default: CAT4(take, uint64_t, uint64_t, SET_NAME)(dst, src, shift, field, count); break;
-	}
+#define CALL(t, s) CAT4(take, t, s, SET_NAME)(dst, src, shift, field, count)
+	BY_PAIR(w, field, CALL)
+#undef CALL
 }
 
 static ATTR void SET(stretch)(void *dst, const void *src, size_t r, unsigned w, size_t count)
@@ -259,6 +256,7 @@ static const struct brv_words_kernels SET(words) = {
 };
 
 #undef BY_SIZE
+#undef BY_PAIR
 #undef CAT3_
 #undef CAT3
 #undef CAT4_
