@@ -1,4 +1,4 @@
-"""Instruction sets change the time, never the bytes: each can be switched off, and the tests of the core pass without it."""
+"""Instruction sets change the time, never the bytes: with any of them off, the tests of the core pass."""
 
 import hashlib
 import os
