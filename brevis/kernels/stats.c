@@ -18,20 +18,28 @@ uint32_t brv_log2_fixed(uint64_t x)
 	return (whole << 16) + LOG2[i] + ((LOG2[i + 1] - LOG2[i]) * part >> 16);
 }
 
-/* Two tables in turn would halve the wait for a counter that was just written, but counters are the caller's: equal neighbours are rare
-   enough in weights. */
+/* Short fields are counted in two tables in turn: a counter that was just written is not there yet to be read again. */
 #define HISTOGRAM(t) \
-	for (size_t i = 0; i < count; i++) counts[((const t *)words)[i] >> shift & mask]++
+	for (; i + 2 <= count; i += 2) { \
+		counts[((const t *)words)[i] >> shift & mask]++; \
+		other[((const t *)words)[i + 1] >> shift & mask]++; \
+	} \
+	if (i < count) counts[((const t *)words)[i] >> shift & mask]++
 
 void brv_histogram(uint32_t *counts, const void *words, unsigned w, unsigned shift, unsigned bits, size_t count)
 {
+	uint32_t second[4096], *other = bits <= 12 ? second : counts;
 	const uint64_t mask = brv_mask(bits);
+	size_t i = 0;
+	if (other == second) memset(second, 0, sizeof *second << bits);
 	switch (brv_size(w)) {
 	case 1: HISTOGRAM(uint8_t); break;
 	case 2: HISTOGRAM(uint16_t); break;
 	case 4: HISTOGRAM(uint32_t); break;
 	default: HISTOGRAM(uint64_t); break;
 	}
+	if (other == second)
+		for (size_t s = 0; s <= mask; s++) counts[s] += second[s];
 }
 
 void brv_number(uint16_t *dst, const void *words, unsigned w, const uint16_t *numbers, size_t count)
