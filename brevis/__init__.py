@@ -8,6 +8,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from brevis.adapters.tensors import safe_open
+    from brevis.adapters.writer import CheckpointWriter
     from brevis.errors import (
         CorruptError,
         Error,
@@ -24,6 +26,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BrevisFile",
+    "CheckpointWriter",
     "CorruptError",
     "Error",
     "InvalidProgramError",
@@ -34,18 +37,27 @@ __all__ = [
     "compress",
     "decompress",
     "open",
+    "safe_open",
 ]
 
-_ROOMS = {"BrevisFile": "file", "open": "file", "compress": "memory", "decompress": "memory"}
+_ROOMS = {
+    "BrevisFile": "file",
+    "CheckpointWriter": "adapters.writer",
+    "compress": "memory",
+    "decompress": "memory",
+    "open": "file",
+    "safe_open": "adapters.tensors",
+}
+_DOORS = ("fsspec", "numpy", "torch")
 
 
 def __getattr__(name: str) -> object:
-    if name == "numpy":
-        return import_module("brevis.numpy")
+    if name in _DOORS:
+        return import_module(f"brevis.{name}")
     if name in __all__:
         return getattr(import_module(f"brevis.{_ROOMS.get(name, 'errors')}"), name)
     raise AttributeError(f"module 'brevis' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__", "numpy"]
+    return [*__all__, *_DOORS, "__version__"]

@@ -21,7 +21,7 @@ from brevis.literals cimport (
     rans_start, raw_check, raw_pull, raw_start, sized_check, zstd_check,
 )
 from brevis.node cimport (
-    CORRUPT, INVALID, MAX_CHILDREN, NO_MEMORY, OK, Node, Op, Run, Type, behind, check_function, is_word, need_scratch,
+    CORRUPT, INVALID, MAX_CHILDREN, NO_MEMORY, OK, TILE, Node, Op, Run, Type, behind, check_function, is_word, need_scratch,
     pull, pull_all, pull_function, scratch, start_function, start_nothing, take,
 )
 from brevis.words cimport Words
@@ -101,6 +101,7 @@ def concat_encode(operands, Words words):
 
 cdef struct Buffered:
     void *words
+    size_t span                 # words in the buffer
     size_t at                   # the next word
     size_t left                 # of a run (lookup)
 
@@ -119,25 +120,36 @@ cdef int buffer_start(Run *run, Node *node) noexcept nogil:
     memset(node.state, 0, sizeof(Buffered))
     return OK
 
-cdef int fill_buffer(Run *run, Node *node, Node *child) noexcept nogil:
-    """The child's words, once, before the node's first."""
+cdef int fill_buffer(Run *run, Node *node, Node *child, size_t copies) noexcept nogil:
+    """The child's words, so many times over, once, before the node's first."""
     cdef Buffered *state = <Buffered *>node.state
+    cdef size_t done = 1, more
+    cdef int status
     if state.words != NULL:
         return OK
-    state.words = take(run, node.charge)
-    return NO_MEMORY if state.words == NULL else pull_all(run, child, state.words)
+    state.span = child.count * copies
+    state.words = take(run, state.span * brv_size(node.width))
+    if state.words == NULL:
+        return NO_MEMORY
+    status = pull_all(run, child, state.words)
+    while done < copies:
+        more = min(done, copies - done)
+        memcpy(behind(state.words, node.width, done * child.count), state.words, more * child.count * brv_size(node.width))
+        done += more
+    return status
 
 cdef int repeat_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
     cdef Buffered *state = <Buffered *>node.state
-    cdef size_t at = 0, part, period = node.children[0].count
-    cdef int status = fill_buffer(run, node, node.children)
+    cdef size_t at = 0, part
+    # short periods are held several times over: up to TILE words, for at least as many to give
+    cdef int status = fill_buffer(run, node, node.children, max(min(<uint64_t>TILE, node.count) // node.children[0].count, 1))
     if status:
         return status
     while at < count:
-        part = min(count - at, period - state.at)
+        part = min(count - at, state.span - state.at)
         memcpy(behind(dst, node.width, at), behind(state.words, node.width, state.at), part * brv_size(node.width))
         at += part
-        state.at = (state.at + part) % period
+        state.at = 0 if state.at + part == state.span else state.at + part
     return OK
 
 def repeat_encode(operands, Words words):
@@ -397,7 +409,7 @@ cdef int lookup_start(Run *run, Node *node) noexcept nogil:
     return buffer_start(run, node) or need_scratch(run, node, 2)
 
 cdef int lookup_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
-    cdef int status = fill_buffer(run, node, &node.children[1])
+    cdef int status = fill_buffer(run, node, &node.children[1], 1)
     if status:
         return status
     return lookup_words(run, node, dst, count) if node.operands[0] == 1 else lookup_runs(run, node, dst, count)

@@ -1,37 +1,31 @@
 """Checkpoints as dicts of numpy arrays, in the manner of `safetensors.numpy`.
 
-It may assume that an archive's members hold safetensors files, and refuses what the official parser would
-refuse. It does not know how their bytes were compressed, and moves bytes, never values.
+It may assume that the adapters' inner rooms find, load and store a tensor's bytes. It does not know how they
+were compressed, and moves bytes, never values.
 """
 
 from __future__ import annotations
 
 import io
-import json
-from bisect import bisect_right
-from collections import deque
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from brevis.codec import decode_blocks
-from brevis.errors import Error, MalformedError, UnsupportedError
-from brevis.file import BrevisFile
-from brevis.reader import Source
-from brevis.sources import DTYPE_BITS, Layout
-from brevis.sources.safetensors import MAX_HEADER_LENGTH, probe
+from brevis.adapters import load as loading
+from brevis.adapters.arrays import Array, pack, spread
+from brevis.adapters.writer import save_tensors
+from brevis.errors import UnsupportedError
+from brevis.sources import DTYPE_BITS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterator, Mapping
 
     from typing_extensions import Buffer
 
-    from brevis.frame import Entry, Member
+    from brevis.frame import Entry
 
-Array: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
-
-ALIGNMENT = 64  # bytes, of an array's memory: a cache line, and the widest vector that processors load
+PIECE = 4 << 20  # bytes of an array that are made contiguous at a time, where it isn't
 
 _NATIVE = {
     "BOOL": "?",
@@ -59,178 +53,147 @@ _ML_DTYPES = {
     "F6_E2M3": "float6_e2m3fn",
     "F6_E3M2": "float6_e3m2fn",
 }
+_NAMES = {np.dtype(native).name: name for name, native in _NATIVE.items()}
+_NAMES |= {ml_dtype: name for name, ml_dtype in _ML_DTYPES.items()}
 
 
-def load_file(filename: str | os.PathLike[str]) -> dict[str, Array]:
+def load_file(
+    filename: str | os.PathLike[str], *, out: Mapping[str, Array] | None = None, threads: int = 0
+) -> dict[str, Array]:
     """Load the tensors of a compressed safetensors file, as safetensors would those of the original.
 
-    The arrays are in the header's order, writable and aligned to 64 bytes. BF16, F8, F6 and F4 take
-    `ml_dtypes`, which gives an element of four or six bits a byte. The tensors of several members come
-    together.
+    Args:
+        filename: the archive: a path, a URL that fsspec knows, or a file object that can seek.
+        out: arrays by name, into which tensors of these names are decoded, without a copy where the array is
+            contiguous. Each has the tensor's dtype and shape. After an error what they hold is undefined.
+        threads: how many decode at a time; 0 is one a processor.
+
+    Returns:
+        Arrays by name in the header's order, writable and aligned to 64 bytes; those of `out` where it has
+        them. BF16, F8, F6 and F4 take `ml_dtypes`, which gives an element of four or six bits a byte.
+
+    Raises:
+        brevis.Error: the archive is damaged, or its content is no safetensors file, by the same rules as the
+            safetensors package has. Tensors of several members come together, but a name twice is an error.
+        KeyError: `out` has a name that the file hasn't.
     """
-    with open(filename, "rb") as file:
-        return _load(file)
+    return loading.load(filename, FRAMEWORK, out=out, threads=threads)
 
 
-def load(data: Buffer) -> dict[str, Array]:
+def load(data: Buffer, *, threads: int = 0) -> dict[str, Array]:
     """Load the tensors of an archive in memory, as `load_file` does."""
-    return _load(io.BytesIO(data))
+    return loading.load(io.BytesIO(data), FRAMEWORK, threads=threads)
 
 
-def _load(file: Any) -> dict[str, Array]:
-    """Read headers by the index, then decode all in order, straight into the arrays where chunks allow it."""
-    memory = _Memory()
-    arrays: dict[str, Callable[[], Array]] = {}
-    source = Source(file)
-    with BrevisFile(file) as content:
-        try:
-            members = source.members()
-        except Error:
-            deque(decode_blocks(source.in_order()), maxlen=0)  # an earlier fault decides what's wrong
-            raise
-        for member in members:
-            content.seek(member.begin)
-            for entry in _entries(content, member):
-                if entry.name in arrays:
-                    raise MalformedError(
-                        f"two members have a tensor {entry.name!r}: load each by itself", member.offset
-                    )
-                arrays[entry.name] = memory.reserve(entry, member.begin)
-    memory.fill(decode_blocks(source.in_order(), into=memory.take))
-    return {name: finish() for name, finish in arrays.items()}
+def save_file(
+    tensors: Mapping[str, Array],
+    filename: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
+    level: int = 6,
+    threads: int = 0,
+) -> None:
+    """Save arrays as a compressed safetensors file; decompressed, it's what safetensors would have written.
 
+    Args:
+        tensors: arrays by name, of any strides and byte order, and of the dtypes that safetensors has.
+        filename: where to; an older file there is replaced when the new one is complete.
+        metadata: texts by name, to be kept in the header.
+        level: from 1, fast, to 9, small.
+        threads: how many compress at a time; 0 is one a processor. The memory is a few chunks of 4 MiB each.
 
-# Headers
-
-
-def _entries(content: BrevisFile, member: Member) -> list[Entry]:
-    """Return what the header of a member's content tells, if the official parser would take it."""
-    prefix = content.read(8)
-    size = int.from_bytes(prefix, "little")
-    if member.content_length < 8 or size > min(MAX_HEADER_LENGTH, member.content_length - 8):
-        _refuse(member)
-    header = _last_of_each(content.read(size))
-    layout = probe(memoryview(len(header).to_bytes(8, "little") + header), complete=True)
-    if not isinstance(layout, Layout):
-        _refuse(member)
-    shift = size - len(header)
-    entries = {
-        entry.name: entry._replace(begin=entry.begin + shift, end=entry.end + shift)
-        for entry in layout.entries
-    }
-    if max((entry.end for entry in entries.values()), default=8 + size) != member.content_length:
-        _refuse(member)
-    return [entries[name] for name in json.loads(header.decode()) if name in entries]
-
-
-def _refuse(member: Member) -> NoReturn:
-    raise MalformedError(
-        "the content is no safetensors file: decompress it, and look what it is", member.offset
-    )
-
-
-class _Twice(dict[str, Any]):
-    """A JSON object that has a name twice."""
-
-
-def _last_of_each(header: bytes) -> bytes:
-    """Write a header anew that has a tensor twice, of which the official parser takes the last.
-
-    The probe refuses such a header, because it's also asked what to compress, where nothing must be left out.
+    Raises:
+        brevis.UnsupportedError: safetensors has no such dtype.
+        ValueError: there's no such level, or a name or shape can't be in such a file.
     """
-
-    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        members = dict(pairs)
-        return members if len(members) == len(pairs) else _Twice(members)
-
-    try:
-        tensors = json.loads(header.decode(), object_pairs_hook=note)
-    except (ValueError, RecursionError):
-        return header  # which the probe refuses too
-    if isinstance(tensors, _Twice) and not any(isinstance(tensor, _Twice) for tensor in tensors.values()):
-        return json.dumps(tensors).encode()
-    return header
+    save_tensors(tensors, filename, FRAMEWORK, metadata, level, threads)
 
 
-# Arrays
+def save(
+    tensors: Mapping[str, Array],
+    metadata: Mapping[str, str] | None = None,
+    level: int = 6,
+    threads: int = 0,
+) -> bytes:
+    """Return the archive that `save_file` would write."""
+    target = io.BytesIO()
+    save_tensors(tensors, target, FRAMEWORK, metadata, level, threads)
+    return target.getvalue()
 
 
-class _Part(NamedTuple):
-    """The bytes [begin, end) of the archive's content, and the memory where they belong."""
-
-    begin: int
-    end: int
-    memory: memoryview
+# What the inner rooms want to know of numpy
 
 
-class _Memory:
-    """The memory of all arrays, by the content that belongs there."""
+class Numpy:
+    """Tensors are numpy's arrays."""
 
-    def __init__(self) -> None:
-        self._parts: list[_Part] = []
-        self._taken = 0
+    def check_device(self, device: object) -> None:
+        """Refuse every place but the host's memory."""
+        if str(device) != "cpu":
+            raise ValueError(f"numpy has its arrays in the memory of the CPU, not on {device!r}")
 
-    def reserve(self, entry: Entry, base: int) -> Callable[[], Array]:
-        """Make room for a tensor, and return the function that makes an array of it when it's there."""
-        dtype = _dtype(entry.dtype)
-        raw = _aligned(entry.end - entry.begin)
-        if raw.size:
-            self._parts.append(_Part(base + entry.begin, base + entry.end, raw.data))
-        bits = DTYPE_BITS[entry.dtype]
-        return lambda: (raw if bits >= 8 else _spread(raw, bits)).view(dtype).reshape(entry.shape)
+    def view(self, raw: Array, dtype: str, shape: tuple[int, ...], device: object = "cpu") -> Array:
+        """Return a tensor's stored bytes as an array."""
+        kind, bits = dtype_of(dtype), DTYPE_BITS[dtype]
+        return (raw if bits >= 8 else spread(raw, bits)).view(kind).reshape(shape)
 
-    def take(self, size: int) -> bytearray | memoryview:
-        """Return memory for the next content: that of an array, if it all belongs there."""
-        begin, self._taken = self._taken, self._taken + size
-        return self._within(begin, begin + size) or bytearray(size)
+    def check(self, dtype: str, shape: tuple[int, ...]) -> None:
+        """Refuse what `view` can't make, before it's decoded."""
+        kind = dtype_of(dtype)
+        if 0 in shape or len(shape) > 32:  # all of numpy has 32, and without a zero the bytes are there
+            try:
+                np.broadcast_to(np.empty((), kind), shape)
+            except (ValueError, OverflowError) as error:
+                raise UnsupportedError(f"numpy has no arrays of shape {list(shape)}: {error}") from None
 
-    def fill(self, pieces: Iterable[memoryview]) -> None:
-        """Let the content come, and copy what isn't in its place."""
-        self._parts.sort(key=_begin)
-        end = 0
-        for piece in pieces:
-            begin, end = end, end + len(piece)
-            if self._within(begin, end) is None:
-                self._copy(piece, begin, end)
-
-    def _find(self, position: int) -> int:
-        """Return the number of the last part that begins at `position` or before."""
-        return bisect_right(self._parts, position, key=_begin) - 1
-
-    def _within(self, begin: int, end: int) -> memoryview | None:
-        number = self._find(begin)
-        if number < 0 or end > self._parts[number].end:
+    def room(self, out: Any, entry: Entry) -> memoryview | None:
+        """Return the memory of an array to be loaded into, if the stored bytes can go there as they are."""
+        if not isinstance(out, np.ndarray):
+            raise TypeError(f"{entry.name}: out is {type(out).__name__}, not an array of numpy")
+        if out.dtype != dtype_of(entry.dtype) or out.shape != entry.shape:
+            raise ValueError(
+                f"{entry.name}: out has {out.dtype} of {list(out.shape)}, the tensor is {entry.dtype} of "
+                f"{list(entry.shape)}"
+            )
+        if not out.flags.writeable:
+            raise ValueError(f"{entry.name}: out can't be written")
+        if not out.flags.c_contiguous or DTYPE_BITS[entry.dtype] < 8:
             return None
-        part = self._parts[number]
-        return part.memory[begin - part.begin : end - part.begin]
+        return out.reshape(-1).view(np.uint8).data
 
-    def _copy(self, piece: memoryview, begin: int, end: int) -> None:
-        for part in self._parts[max(self._find(begin), 0) : self._find(end - 1) + 1]:
-            first, last = max(begin, part.begin), min(end, part.end)
-            if first < last:
-                part.memory[first - part.begin : last - part.begin] = piece[first - begin : last - begin]
+    def assign(self, out: Any, value: Any) -> None:
+        """Copy a tensor to an array to be loaded into."""
+        out[...] = value
+
+    def spec(self, name: str, array: Any) -> tuple[str, tuple[int, ...]]:
+        """Tell dtype and shape of an array, or of anything that has both, in safetensors' terms."""
+        dtype = _NAMES.get(str(getattr(array.dtype, "name", array.dtype)))
+        if dtype is None:
+            raise UnsupportedError(f"{name}: safetensors has no dtype for {array.dtype}")
+        return dtype, tuple(array.shape)
+
+    def pieces(self, array: Any) -> Iterator[Buffer]:
+        """Yield an array's bytes, as they're stored."""
+        array = np.asarray(array)
+        bits = DTYPE_BITS[self.spec("array", array)[0]]
+        if array.size == 0:
+            return
+        if bits >= 8 and array.flags.c_contiguous and array.dtype.newbyteorder("<") == array.dtype:
+            yield array.reshape(-1).view(np.uint8).data
+            return
+        step = PIECE // array.itemsize  # elements of which a multiple of eight fills whole bytes
+        for begin in range(0, array.size, step):
+            part = _elements(array, begin, min(begin + step, array.size))
+            part = part.astype(part.dtype.newbyteorder("<"), copy=False)
+            raw = part.view(np.uint8)
+            yield (raw if bits >= 8 else pack(raw, bits)).data
 
 
-def _begin(part: _Part) -> int:
-    return part.begin
+def _elements(array: Array, begin: int, end: int) -> Array:
+    """Return the elements [begin, end) in the order of rows, as a copy."""
+    return np.ascontiguousarray(array.flat[begin:end])
 
 
-def _aligned(size: int) -> Array:
-    """Return new memory that begins at a multiple of the alignment."""
-    room = np.empty(size + ALIGNMENT, np.uint8)
-    begin = -room.ctypes.data % ALIGNMENT
-    return room[begin : begin + size]
-
-
-def _spread(raw: Array, bits: int) -> Array:
-    """Give every element of `bits` bits a byte of its own."""
-    fields = np.unpackbits(raw, bitorder="little").reshape(-1, bits)
-    spread = _aligned(len(fields))
-    spread[:] = np.packbits(fields, axis=1, bitorder="little").reshape(-1)
-    return spread
-
-
-def _dtype(name: str) -> np.dtype[Any]:
+def dtype_of(name: str) -> np.dtype[Any]:
     """Return numpy's dtype for one of safetensors."""
     if name in _NATIVE:
         return np.dtype(_NATIVE[name])
@@ -241,3 +204,6 @@ def _dtype(name: str) -> np.dtype[Any]:
     except (ImportError, AttributeError) as error:
         raise UnsupportedError(f"numpy has no {name}: install ml_dtypes 0.5 or later") from error
     return dtype
+
+
+FRAMEWORK = Numpy()

@@ -1,0 +1,3 @@
+from brevis.words import Words
+
+def distinct(words: Words) -> int | None: ...
