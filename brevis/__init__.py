@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     )
     from brevis.file import BrevisFile, open
     from brevis.memory import compress, decompress
+    from brevis.stream import Compressor, Decompressor
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BrevisFile",
     "CheckpointWriter",
+    "Compressor",
     "CorruptError",
+    "Decompressor",
     "Error",
     "InvalidProgramError",
     "LimitError",
@@ -43,6 +46,8 @@ __all__ = [
 _ROOMS = {
     "BrevisFile": "file",
     "CheckpointWriter": "adapters.writer",
+    "Compressor": "stream",
+    "Decompressor": "stream",
     "compress": "memory",
     "decompress": "memory",
     "open": "file",

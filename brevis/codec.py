@@ -1,4 +1,4 @@
-"""The room that composes: content in, records out, and back, with as many threads as there are.
+"""The room that composes: content in, records out, and back, by a crew of threads.
 
 It may assume that sources cut sensibly, that search finds a program for any bytes, and that frame and interp
 refuse what is wrong. It does not know where bytes come from or go, nor what records and programs look like.
@@ -6,21 +6,21 @@ refuse what is wrong. It does not know where bytes come from or go, nor what rec
 
 from __future__ import annotations
 
-import os
-from collections import deque
+import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from functools import partial
 from pickle import PickleBuffer
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from brevis import search
-from brevis.errors import CorruptError, LimitError
+from brevis.crew import Crew
+from brevis.errors import CorruptError, Error, LimitError
 from brevis.frame import (
     CHUNK,
     LAYOUT,
     MAX_LAYOUT_CONTENT,
+    RECORD_HEADER_SIZE,
     Block,
     Buffer,
     Entry,
@@ -41,57 +41,12 @@ MIN_CHUNK_SIZE, MAX_CHUNK_SIZE = 1 << 12, 1 << 24
 # bytes and 255 dimensions it has under 69 KB.
 _MIN_CHUNK_LOG2 = 17
 
+# Beside contents and records: operators may charge buffers of 2·D + 65,536 bytes (FORMAT.md, Q6), and every
+# depth of a program has its tiles.
+_DECODER_SIZE = 1 << 20
+_ENCODER_SHARE = 4  # content, words, program, and what the search compares it with
+
 _READ_SIZE = 1 << 20  # asked for at first, and then as much again as has come
-
-
-class Crew:
-    """Runs jobs side by side, and gives their results back in the order in which the jobs came."""
-
-    def __init__(self, threads: int) -> None:
-        if threads < 0:
-            raise ValueError(f"can't work with {threads} threads")
-        self.threads = threads or _processors()
-        self._pool: ThreadPoolExecutor | None = None
-        self._jobs: deque[Future[Any] | Callable[[], Any]] = deque()
-
-    def __len__(self) -> int:
-        return len(self._jobs)
-
-    @property
-    def full(self) -> bool:
-        """Whether results should be taken before more jobs are added: every job keeps memory."""
-        return len(self._jobs) >= (1 if self.threads == 1 else self.threads + 2)
-
-    @property
-    def done(self) -> bool:
-        """Whether the oldest result can be had without waiting."""
-        return bool(self._jobs) and isinstance(self._jobs[0], Future) and self._jobs[0].done()
-
-    def add(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Add a job."""
-        # A job that stays alone is run by whoever takes its result: a small object is not worth a thread.
-        if self._jobs and self.threads > 1 and not self._pool:
-            self._pool = ThreadPoolExecutor(self.threads, "brevis")
-            self._jobs = deque(self._pool.submit(job) for job in self._jobs if callable(job))
-        job = partial(function, *arguments)
-        self._jobs.append(self._pool.submit(job) if self._pool else job)
-
-    def take(self) -> Any:
-        """Return the result of the oldest job, when there is one."""
-        job = self._jobs.popleft()
-        return job.result() if isinstance(job, Future) else job()
-
-    def close(self, wait: bool) -> None:
-        """Drop what has not begun, and wait for what has, where it writes to others' memory."""
-        self._jobs.clear()
-        if self._pool:
-            self._pool.shutdown(wait=wait, cancel_futures=True)
-
-
-def _processors() -> int:
-    """Return how many processors this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 # Compressing
@@ -127,7 +82,22 @@ def _encode(content: Buffer, kind: Kind, level: int, shape: _SeriesShape | None,
         program = chosen.encode(content)
     if program is None or len(program) > len(content) + 1:  # the bytes as they are, behind their opcode
         width, program = search.encode_fallback(content, kind, level)
-    return _Record(CHUNK, len(content), crc32(content), width, program)
+    return _verified(_Record(CHUNK, len(content), crc32(content), width, program), content)
+
+
+def _verified(record: _Record, content: Buffer) -> _Record:
+    """Run the program once before its archive is trusted; the bytes as they are serve where it fails.
+
+    That would be a fault of ours, so it is told; but whoever then deletes the source must not pay for it.
+    """
+    restored = bytearray(len(content))
+    with suppress(Error):
+        run(record.program, record.width, restored)
+        if crc32(restored) == record.content_crc:
+            return record
+    warnings.warn("a chunk's program fails, so it is stored as it is: please report this", RuntimeWarning, 2)
+    width, program = search.stored(content)
+    return record._replace(width=width, program=program)
 
 
 def _choose(content: Buffer, kind: Kind, level: int, shape: _SeriesShape | None) -> search.Shape:
@@ -145,7 +115,7 @@ def _choose(content: Buffer, kind: Kind, level: int, shape: _SeriesShape | None)
 
 def _encode_layout(content: bytes, level: int) -> _Record:
     width, program = search.encode_fallback(content, Kind("U8", ()), level)
-    return _Record(LAYOUT, len(content), crc32(content), width, program)
+    return _verified(_Record(LAYOUT, len(content), crc32(content), width, program), content)
 
 
 class Encoder:
@@ -210,13 +180,14 @@ class Encoder:
             self._end_piece()
             self._collect(everything=True)
             self._ready.append(self._writer.finish())
-            self.close()
+            self._crew.close(wait=True)
+            self._closed = True
             return self._take_ready()
 
     def close(self) -> None:
         """Give up what is under way; after `finish` there is nothing."""
         self._closed = True
-        self._crew.close(wait=False)
+        self._crew.close(wait=False)  # what's under way may take long, and writes to nobody's memory
 
     @contextmanager
     def _step(self) -> Iterator[None]:
@@ -246,7 +217,7 @@ class Encoder:
         for content in _layout_contents(
             layout.entries, min(1 << self._writer.chunk_log2, MAX_LAYOUT_CONTENT)
         ):
-            self._add(_encode_layout, content, self._level)
+            self._add(_ENCODER_SHARE * len(content), _encode_layout, content, self._level)
         self._cuts = plan.cuts(layout, self._chunk_size)
         self._cut = next(self._cuts)
         held, self._held = self._held, bytearray()
@@ -285,10 +256,10 @@ class Encoder:
         if leads:
             self._series = cut.series
             self._shape = None if cut.series < 0 else Future()
-        self._add(_encode, content, cut.kind, self._level, self._shape, leads)
+        self._add(_ENCODER_SHARE * len(content), _encode, content, cut.kind, self._level, self._shape, leads)
 
-    def _add(self, function: Callable[..., _Record], *arguments: Any) -> None:
-        self._crew.add(function, *arguments)
+    def _add(self, weight: int, function: Callable[..., _Record], *arguments: Any) -> None:
+        self._crew.add(weight, function, *arguments)
         self._collect(everything=False)
 
     def _collect(self, everything: bool) -> None:
@@ -342,59 +313,75 @@ def decode_each(
     blocks: Iterable[Block],
     *,
     threads: int = 0,
+    memory: int | None = None,
     into: Callable[[int], Buffer] | None = None,
     on_layout: Callable[[list[Entry]], None] | None = None,
 ) -> Generator[memoryview, None, None]:
     """Yield the contents of chunks in their order, while those behind are worked on.
 
     `into` gives the memory for the next content of a size. Layouts are skipped, unless `on_layout` takes
-    them. Before a fault is raised, wherever it comes from, the contents before it are yielded.
+    them. Before a fault is raised, wherever it comes from, the contents before it are yielded. The chunks
+    that are worked on at a time fit in `memory` bytes; one that does not is a LimitError.
     """
-    crew = Crew(threads)
-    jobs = _jobs(blocks, into, on_layout is not None)
+    crew = Crew(threads, memory)
+    jobs = _jobs(blocks, memory, into, on_layout is not None)
     try:
         while (job := next(jobs, None)) or crew:
             if job:
-                crew.add(job)
+                while not crew.fits(job[0]):
+                    yield from _take(crew, on_layout)
+                crew.add(*job)
             while crew and (crew.full or crew.done or not job):
-                result = crew.take()
-                if isinstance(result, memoryview):
-                    yield result
-                elif on_layout:
-                    on_layout(result)
+                yield from _take(crew, on_layout)
     finally:
         crew.close(wait=True)
+
+
+def _take(crew: Crew, on_layout: Callable[[list[Entry]], None] | None) -> Iterator[memoryview]:
+    """Yield the result of the oldest job, if it's content."""
+    result = crew.take()
+    if isinstance(result, memoryview):
+        yield result
+    elif on_layout:
+        on_layout(result)
 
 
 def decode_blocks(
     read: Callable[[int], Buffer],
     *,
     threads: int = 0,
+    memory: int | None = None,
     into: Callable[[int], Buffer] | None = None,
     on_layout: Callable[[list[Entry]], None] | None = None,
     read_size: int | None = _READ_SIZE,
 ) -> Generator[memoryview, None, None]:
     """Yield the content of a whole archive, as `decode_each` does, reading it in order (see `events`)."""
-    blocks = (event for event in events(read, read_size) if isinstance(event, Block))
-    yield from decode_each(blocks, threads=threads, into=into, on_layout=on_layout)
+    blocks = (event for event in events(read, read_size, memory) if isinstance(event, Block))
+    yield from decode_each(blocks, threads=threads, memory=memory, into=into, on_layout=on_layout)
 
 
-def events(read: Callable[[int], Buffer], read_size: int | None = _READ_SIZE) -> Iterator[Event]:
+def events(
+    read: Callable[[int], Buffer], read_size: int | None = _READ_SIZE, memory: int | None = None
+) -> Iterator[Event]:
     """Read an archive in order and yield what is in it.
 
     `read` may return less than it is asked for, and nothing at the end only. Before bytes have come it is
     asked for `read_size` at most, as the size of a record may be a lie; None is for memory, where it costs
-    nothing to ask.
+    nothing to ask. A record of more than `memory` bytes is a LimitError.
     """
     parser = parse()
     answer: Any = None
+    offset = 0
     while True:
         try:
             item = parser.send(answer)
         except StopIteration:
             return
         if isinstance(item, int):
+            if memory is not None and item > memory:
+                raise _too_large(item, memory, max(0, offset - RECORD_HEADER_SIZE))
             answer = _read_fully(read, item, read_size or item)
+            offset += len(answer)
         else:
             yield item
 
@@ -414,17 +401,32 @@ def _read_fully(read: Callable[[int], Buffer], size: int, read_size: int) -> Buf
 
 
 def _jobs(
-    blocks: Iterable[Block], into: Callable[[int], Buffer] | None, layouts: bool
-) -> Iterator[Callable[[], memoryview | list[Entry]]]:
+    blocks: Iterable[Block], memory: int | None, into: Callable[[int], Buffer] | None, layouts: bool
+) -> Iterator[tuple[Any, ...]]:
     """Turn blocks into jobs; a fault on the way becomes the last job, so that it waits for its turn."""
     try:
         for block in blocks:
+            weight = decoding_memory(block)
+            if memory is not None and weight > memory:
+                raise _too_large(weight, memory, block.offset)
             if block.tag == CHUNK:
-                yield partial(decode_chunk, block, into and _room(into, block))
+                yield weight, decode_chunk, block, into and _room(into, block)
             elif layouts:
-                yield partial(decode_layout, block)
+                yield weight, decode_layout, block
     except Exception as error:
-        yield partial(_fail, error)
+        yield 0, _fail, error
+
+
+def decoding_memory(block: Block) -> int:
+    """Tell how much memory it may take to decode a chunk, its record and its content included."""
+    return block.size + 3 * block.content_length + _DECODER_SIZE
+
+
+def _too_large(size: int, memory: int, offset: int) -> LimitError:
+    return LimitError(
+        f"this takes {size} bytes of memory, and the limit is {memory}: raise that, or refuse the archive",
+        offset,
+    )
 
 
 def _room(into: Callable[[int], Buffer], block: Block) -> Buffer:

@@ -10,9 +10,9 @@ from libc.string cimport memcpy
 
 from brevis.bits cimport Bits, end_of_bits, read_bits, read_golomb
 from brevis.kernels cimport (
-    BRV_HUFFMAN_BITS, BRV_SHARES, BRV_SYMBOLS, BRV_TABLE_BITS, brv_alias, brv_alias_build, brv_alias_bytes, brv_distinct, brv_entry, brv_histogram,
-    brv_huffman_build, brv_huffman_encode, brv_log2, brv_log2_fixed, brv_number, brv_number_wide, brv_rans_encode, brv_rans_prepare,
-    brv_rans_symbol, brv_set_number,
+    BRV_HUFFMAN_BITS, BRV_SHARES, BRV_SYMBOLS, BRV_TABLE_BITS, brv_alias, brv_alias_build, brv_alias_bytes,
+    brv_distinct, brv_entry, brv_histogram, brv_huffman_build, brv_huffman_encode, brv_log2, brv_log2_fixed,
+    brv_number, brv_number_wide, brv_rans_encode, brv_rans_prepare, brv_rans_symbol, brv_set_number,
 )
 from brevis.words cimport Words
 

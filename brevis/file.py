@@ -10,15 +10,21 @@ import errno
 import io
 import os
 import sys
+import warnings
+from contextlib import contextmanager, suppress
+from operator import index
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from brevis import codec
+from brevis.crew import check_threads
+from brevis.errors import Error
 from brevis.memory import compress, decompress, new_encoder
-from brevis.reader import Reader, Source
+from brevis.reader import Reader, Source, open_source
 from brevis.target import Sink, Target, write_all
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
 
     from typing_extensions import Buffer
@@ -114,6 +120,7 @@ class _Writer:
         self.position = 0
         self._encoder = encoder
         self._failed = False
+        self._process = os.getpid()
 
     def write(self, data: Buffer) -> int:
         view = codec.byte_view(data)
@@ -136,9 +143,12 @@ class _Writer:
     def discard(self) -> None:
         """Give up what isn't complete."""
         self._encoder.close()
-        self.sink.discard()
+        if os.getpid() == self._process:  # otherwise it isn't ours, but the parent's, who goes on with it
+            self.sink.discard()
 
     def _emit(self, step: Callable[..., Iterable[Piece]], *arguments: Piece) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError("this was opened before a fork: only the process that opened it can write")
         if self._failed:
             raise OSError(errno.EIO, "writing failed before, so the archive can't be completed")
         try:
@@ -153,12 +163,16 @@ class _Writer:
 
 
 class BrevisFile(io.BufferedIOBase):
-    """A file of the content of an archive, to be read or written; not by several threads at the same time.
+    """A file of the content of an archive, to be read or written; threads that share it take turns.
 
     An archive that's damaged or cut short raises a `brevis.Error`. Reads of a given size first return all
     that was verified before the fault. A read of everything that's left raises at once, and the position
-    stays where it was.
+    stays where it was, as it does after an interruption. After a fork both processes can read on, if the
+    archive was opened by its path. What was written and never closed is not completed, but given up.
     """
+
+    _reader: Reader | None = None
+    _writer: _Writer | None = None
 
     def __init__(self, file: Any, mode: str = "rb", *, level: int = 6, threads: int = 0) -> None:
         """Open the archive at a path, or in a file object, which stays open when this one is closed."""
@@ -170,12 +184,14 @@ class BrevisFile(io.BufferedIOBase):
         self.mode = kind + "b"
         self._file = file
         self._threads = threads
-        self._opened: io.BufferedReader | None = None
-        self._reader: Reader | None = None
-        self._writer: _Writer | None = None
+        check_threads(threads)
+        self._lock = RLock()
+        self._process = os.getpid()
+        self._opened: io.RawIOBase | io.BufferedReader | None = None
         if kind == "r":
             if _is_path(file):
-                self._opened = io.BufferedReader(io.FileIO(file))
+                self._path = os.path.abspath(os.fspath(file))
+                self._opened = open_source(file)
             self._source = Source(self._opened or file)
             self._reader = Reader(self._source, threads)
         else:
@@ -190,6 +206,15 @@ class BrevisFile(io.BufferedIOBase):
     def closed(self) -> bool:
         """Whether this file is closed."""
         return self._reader is None and self._writer is None
+
+    def _guard(self) -> RLock:
+        """Return the lock that every use of the file holds."""
+        if os.getpid() != self._process:
+            self._lock = RLock()  # whoever held the old one may not exist in this process
+            self._process = os.getpid()
+            if self._reader is not None:
+                self._reader.forked()
+        return self._lock
 
     def _reading(self) -> Reader:
         if self._reader is None:
@@ -210,21 +235,33 @@ class BrevisFile(io.BufferedIOBase):
 
     def close(self) -> None:
         """Finish; a second time does nothing. What is written by path is in its place only now."""
-        reader, self._reader = self._reader, None
-        writer, self._writer = self._writer, None
-        if reader is not None:
-            reader.close()
-            if self._opened is not None:
-                self._opened.close()
-        if writer is not None:
-            writer.close()
+        if self.closed:
+            return
+        with self._guard():
+            reader, self._reader = self._reader, None
+            writer, self._writer = self._writer, None
+            if reader is not None:
+                reader.close()
+                if self._opened is not None:
+                    self._opened.close()
+            if writer is not None:
+                writer.close()
 
     def discard(self) -> None:
         """Close without completing what was written: a path keeps its old file, an object gets no footer."""
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.discard()
+        if self._writer is not None:
+            with self._guard():
+                writer, self._writer = self._writer, None
+                if writer is not None:
+                    writer.discard()
         self.close()
+
+    def __del__(self) -> None:
+        """Give up what was written and never completed: perhaps an exception was the reason."""
+        unfinished = self._writer is not None and self._process == os.getpid()
+        self.discard()
+        if unfinished:
+            warnings.warn(f"{self!r} was never closed: it is given up", ResourceWarning, 2, source=self)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -239,7 +276,7 @@ class BrevisFile(io.BufferedIOBase):
         """Let readers of a path travel to other processes, with their position."""
         if self._opened is None or self._reader is None:
             raise TypeError("only a file that's open for reading by its path can be pickled")
-        return _reopen, (self._file, self._threads, self._reader.position)
+        return _reopen, (self._path, self._threads, self._reader.position)
 
     def fileno(self) -> int:
         """Return the descriptor that the archive is read from or written to."""
@@ -267,48 +304,57 @@ class BrevisFile(io.BufferedIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
         """Move the position; the next read decodes the one chunk that holds it."""
-        if not self.seekable():
-            raise io.UnsupportedOperation("the archive can't be read at another position")
-        reader = self._reading()
-        if whence == os.SEEK_CUR:
-            offset += reader.position
-        elif whence == os.SEEK_END:
-            offset += reader.length()
-        elif whence != os.SEEK_SET:
-            raise ValueError(f"invalid whence: {whence!r}")
-        if offset < 0:
-            raise ValueError(f"negative seek position: {offset}")
-        reader.position = offset
-        return offset
+        with self._guard():
+            if not self.seekable():
+                raise io.UnsupportedOperation("the archive can't be read at another position")
+            reader = self._reading()
+            position = index(offset)
+            if whence == os.SEEK_CUR:
+                position += reader.position
+            elif whence == os.SEEK_END:
+                position += reader.length()
+            elif whence != os.SEEK_SET:
+                raise ValueError(f"invalid whence: {whence!r}")
+            if position < 0:
+                raise ValueError(f"negative seek position: {position}")
+            reader.position = position
+            return position
 
     # Reading
 
     def read(self, size: int | None = -1) -> bytes:
         """Read `size` bytes, fewer only before the end or a fault, or all that are left."""
-        reader = self._reading()
+        with self._guard():
+            reader = self._reading()
+            if size is not None and size >= 0 and (found := reader.at_hand(size)) is not None:
+                reader.position += len(found)
+                return bytes(found)
+            return self._read_on(reader, size)
+
+    def _read_on(self, reader: Reader, size: int | None) -> bytes:
         everything = size is None or size < 0
-        left = sys.maxsize if size is None or size < 0 else size
+        left = sys.maxsize if size is None or size < 0 else index(size)
         pieces: list[memoryview] = []
-        try:
-            while left and (piece := reader.piece()[:left]):
-                pieces.append(piece)
-                reader.position += len(piece)
-                left -= len(piece)
-        except Exception:
-            if everything and pieces:
-                reader.put_back(pieces)
-            if everything or not pieces:
-                raise
-        return b"".join(pieces)
+        with _taken_back(reader, pieces):
+            try:
+                while left and (piece := reader.piece()[:left]):
+                    pieces.append(piece)
+                    reader.position += len(piece)
+                    left -= len(piece)
+            except Error:
+                if everything or not pieces:
+                    raise
+            return b"".join(pieces)
 
     def read1(self, size: int = -1) -> bytes:
         """Read what's at hand, at most `size` bytes; nothing only at the end."""
-        reader = self._reading()
-        if size == 0:
-            return b""
-        piece = bytes(reader.piece()[: None if size < 0 else size])
-        reader.position += len(piece)
-        return piece
+        with self._guard():
+            reader = self._reading()
+            if index(size) == 0:
+                return b""
+            piece = bytes(reader.piece()[: None if size < 0 else size])
+            reader.position += len(piece)
+            return piece
 
     def readinto(self, buffer: Buffer) -> int:
         """Read into a buffer as `read` would, and return the number of bytes."""
@@ -319,45 +365,66 @@ class BrevisFile(io.BufferedIOBase):
         return self._fill(codec.byte_view(buffer), once=True)
 
     def _fill(self, view: memoryview, *, once: bool) -> int:
-        reader = self._reading()
-        if view.readonly:
-            raise TypeError("a buffer to read into must be writable")
-        filled = 0
-        try:
-            while (
-                filled < len(view)
-                and not (once and filled)
-                and (piece := reader.piece()[: len(view) - filled])
-            ):
-                view[filled : filled + len(piece)] = piece
-                reader.position += len(piece)
-                filled += len(piece)
-        except Exception:
-            if not filled:
-                raise
-        return filled
+        with self._guard():
+            reader = self._reading()
+            if view.readonly:
+                raise TypeError("a buffer to read into must be writable")
+            if (found := reader.at_hand(len(view))) is not None:
+                view[:] = found
+                reader.position += len(found)
+                return len(found)
+            return self._fill_on(reader, view, once)
+
+    def _fill_on(self, reader: Reader, view: memoryview, once: bool) -> int:
+        filled: list[memoryview] = []
+        length = 0
+        with _taken_back(reader, filled):
+            try:
+                while length < len(view) and not (once and length):
+                    piece = reader.piece()[: len(view) - length]
+                    if not piece:
+                        break
+                    view[length : length + len(piece)] = piece
+                    filled.append(view[length : length + len(piece)])
+                    reader.position += len(piece)
+                    length += len(piece)
+            except Error:
+                if not length:
+                    raise
+        return length
 
     def peek(self, size: int = 0) -> bytes:
         """Return bytes at hand without moving the position; nothing only at the end."""
-        return bytes(self._reading().piece()[: max(size, _PEEK_SIZE)])
+        with self._guard():
+            return bytes(self._reading().piece()[: max(index(size), _PEEK_SIZE)])
 
     def readline(self, size: int | None = -1) -> bytes:
         """Read up to the end of the line, at most `size` bytes."""
-        reader = self._reading()
-        left = sys.maxsize if size is None or size < 0 else size
+        with self._guard():
+            reader = self._reading()
+            if size is None or size < 0:
+                found = reader.at_hand(_FIRST_LOOK)
+                end = bytes(found).find(b"\n") + 1 if found else 0
+                if found and end:
+                    reader.position += end
+                    return bytes(found[:end])
+            return self._read_line_on(reader, sys.maxsize if size is None or size < 0 else index(size))
+
+    def _read_line_on(self, reader: Reader, left: int) -> bytes:
         pieces: list[memoryview] = []
-        try:
-            while left and (piece := reader.piece()[:left]):
-                end = _line_end(piece)
-                pieces.append(piece[: end or len(piece)])
-                reader.position += len(pieces[-1])
-                left -= len(pieces[-1])
-                if end:
-                    break
-        except Exception:
-            if not pieces:
-                raise
-        return b"".join(pieces)
+        with _taken_back(reader, pieces):
+            try:
+                while left and (piece := reader.piece()[:left]):
+                    end = _line_end(piece)
+                    pieces.append(piece[: end or len(piece)])
+                    reader.position += len(pieces[-1])
+                    left -= len(pieces[-1])
+                    if end:
+                        break
+            except Error:
+                if not pieces:
+                    raise
+            return b"".join(pieces)
 
     def readlines(self, hint: int | None = -1) -> list[bytes]:
         """Read all lines, or lines until they have `hint` bytes."""
@@ -369,14 +436,28 @@ class BrevisFile(io.BufferedIOBase):
 
     def write(self, data: Buffer) -> int:
         """Write all bytes of a contiguous buffer, and return their number."""
-        return self._writing().write(data)
+        with self._guard():
+            return self._writing().write(data)
 
     def flush(self) -> None:
         """In writing, end the chunk: what was written till now can then be read from the archive's part."""
-        if self._writer is not None:
-            self._writer.flush()
-        elif self._reader is None:
-            self._refuse("flush")
+        with self._guard():
+            if self._writer is not None:
+                self._writer.flush()
+            elif self._reader is None:
+                self._refuse("flush")
+
+
+@contextmanager
+def _taken_back(reader: Reader, pieces: list[memoryview]) -> Iterator[None]:
+    """Let nothing be lost of what's read when an exception ends the call: the pieces are read again later."""
+    position = reader.position
+    try:
+        yield
+    except BaseException:
+        if pieces:
+            reader.put_back(position, pieces)
+        raise
 
 
 def _line_end(piece: memoryview) -> int:
@@ -411,6 +492,13 @@ class _Text(io.TextIOWrapper):
     ) -> None:
         if error is not None and isinstance(self.buffer, BrevisFile):
             self.buffer.discard()
+        self.close()
+
+    def __del__(self) -> None:
+        """Leave it to the archive to be given up, where text was written and the file never closed."""
+        with suppress(ValueError, AttributeError):  # there's no archive
+            if self.buffer.writable():
+                return
         self.close()
 
 

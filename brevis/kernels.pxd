@@ -15,6 +15,7 @@ cdef extern from "kernels.h" nogil:
         BRV_GRAY
         BRV_ROTATE
         BRV_ORDERED
+        BRV_LANES
         BRV_SYMBOLS
         BRV_HUFFMAN_BITS
         BRV_HUFFMAN_TABLE

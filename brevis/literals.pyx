@@ -10,9 +10,9 @@ from libc.string cimport memcpy, memset
 from brevis.bits cimport stored_bytes
 from brevis.entropy cimport Histogram, Huffman, Rans, Table, frequencies, read_table
 from brevis.kernels cimport (
-    BRV_ADD, BRV_HUFFMAN_TABLE, BRV_SYMBOLS, brv_alias, brv_alias_build, brv_alias_bytes, brv_alias_kind, brv_fill, brv_huffman_build, brv_huffman_decode, brv_log2,
-    brv_map, brv_name, brv_put_field, brv_rans, brv_rans_close, brv_rans_decode, brv_rans_open, brv_same, brv_size,
-    brv_take_field, brv_unmap, brv_unpack,
+    BRV_ADD, BRV_HUFFMAN_TABLE, BRV_LANES, BRV_SYMBOLS, brv_alias, brv_alias_build, brv_alias_bytes, brv_alias_kind,
+    brv_fill, brv_huffman_build, brv_huffman_decode, brv_log2, brv_map, brv_name, brv_put_field, brv_rans,
+    brv_rans_close, brv_rans_decode, brv_rans_open, brv_same, brv_size, brv_take_field, brv_unmap, brv_unpack,
 )
 from brevis.node cimport (
     CORRUPT, INVALID, MAX_BLOCKS, NO_MEMORY, OK, Node, Run, Type, behind, check_leaf, is_word, need_scratch, scratch, take,
@@ -22,6 +22,7 @@ from brevis.words cimport Words
 import zstandard
 
 cdef enum:
+    LANE_WORDS = 65536      # of a block, for each lane, unless there are BRV_LANES (FORMAT.md, operator 04)
     HUFFMAN_WORDS = 32768   # beyond, what its smaller table saves cannot matter, and rans is nearer to the entropy
 
 
@@ -140,6 +141,10 @@ cdef int huffman_start(Run *run, Node *node) noexcept nogil:
         node.state, state.bit, state.head = state, 0, table.size
     return status
 
+cdef bint at_end(uint64_t bit, const uint8_t *data, size_t size) noexcept nogil:
+    """Whether only zero bits of the last byte are left."""
+    return (bit + 7) // 8 == size and not (bit % 8 and data[size - 1] >> bit % 8)
+
 cdef int huffman_pull(Run *run, Node *node, void *dst, size_t count) noexcept nogil:
     cdef HuffmanState *state = <HuffmanState *>node.state
     cdef const uint8_t *data = node.payload + state.head
@@ -147,7 +152,7 @@ cdef int huffman_pull(Run *run, Node *node, void *dst, size_t count) noexcept no
     cdef uint16_t *numbers = <uint16_t *>scratch(run, node, 0)
     if brv_huffman_decode(numbers, state.table, data, size, &state.bit, count):
         return CORRUPT
-    if node.done + count == node.count and ((state.bit + 7) // 8 != size or state.bit % 8 and data[size - 1] >> state.bit % 8):
+    if node.done + count == node.count and not at_end(state.bit, data, size):
         return CORRUPT
     brv_name(dst, numbers, state.symbols, node.width, count)
     return OK
@@ -181,7 +186,7 @@ cdef int rans_check(Node *node, Type *children) noexcept nogil:
         return INVALID
     lanes = <uint64_t>1 << (node.operands[0] & 7)
     words = (node.count - 1) // blocks + 1
-    if (node.count - 1) // words + 1 != blocks:
+    if (node.count - 1) // words + 1 != blocks or lanes < BRV_LANES and words > LANE_WORDS * lanes:
         return INVALID
     size = node.operands[2]
     for i in range(3, node.operand_count):

@@ -5,12 +5,15 @@ It may assume that codec turns content into records and back, in order and check
 
 from __future__ import annotations
 
+import io
 import sys
 from math import prod
+from operator import index
 from typing import TYPE_CHECKING, Any, overload
 
 from brevis import codec
-from brevis.errors import LimitError
+from brevis.errors import Error, LimitError
+from brevis.frame import read_members
 from brevis.sources import DTYPE_BITS, Kind
 
 if TYPE_CHECKING:
@@ -19,6 +22,11 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 LEVELS = range(1, 10)
+
+# From this size on, an archive is decoded into one piece of memory of the length that its index tells.
+# An index that tells of more than so many times the archive may lie: then memory is spent as chunks come.
+_WORTH_A_LOOK = 1 << 16
+_PLAUSIBLE = 16
 
 # The names that buffers and arrays have for dtypes; others are compressed as bytes.
 _FORMATS = {"?": "BOOL", "e": "F16", "f": "F32", "d": "F64", "Zf": "C64"}
@@ -34,7 +42,7 @@ _ARRAY_DTYPES = {
 
 def new_encoder(level: int, threads: int, kind: Kind | None = None) -> codec.Encoder:
     """Begin a member, at a level that there is."""
-    if level not in LEVELS:
+    if isinstance(level, bool) or index(level) not in LEVELS:
         raise ValueError(f"there is no level {level!r}: they go from 1 to 9")
     return codec.Encoder(level=level, threads=threads, kind=kind)
 
@@ -64,11 +72,14 @@ def _describe(data: Any) -> tuple[memoryview, Kind | None]:
         if not data.flags.c_contiguous:
             raise BufferError("the array is strided: make a contiguous copy of it")
         return memoryview(data.reshape(-1).view("uint8")), Kind(name, tuple(data.shape))
-    view = memoryview(data)
+    try:
+        view = memoryview(data)
+    except ValueError:  # an array whose elements no buffer can describe, such as int4: it still has bytes
+        view = memoryview(data.reshape(-1).view("uint8"))
     name = _dtype_of(view)
     if name is None or (view.ndim == 1 and view.itemsize == 1 and name != "BOOL"):
-        return codec.byte_view(data), None
-    return codec.byte_view(data), Kind(name, view.shape or ())
+        return codec.byte_view(view), None
+    return codec.byte_view(view), Kind(name, view.shape or ())
 
 
 def _dtype_of(view: memoryview) -> str | None:
@@ -86,7 +97,7 @@ def _retype(data: Any, view: memoryview, dtype: str) -> Kind:
     bits = DTYPE_BITS.get(dtype)
     if bits is None:
         raise ValueError(f"unknown dtype: {dtype!r}; safetensors has {', '.join(DTYPE_BITS)}")
-    shape: tuple[int, ...] = tuple(getattr(data, "shape", ())) or memoryview(data).shape or ()
+    shape: tuple[int, ...] = tuple(data.shape if hasattr(data, "shape") else memoryview(data).shape or ())
     if not len(view):
         return Kind(dtype, shape)
     row = (shape[-1] if shape else 1) * 8 * len(view) // prod(shape)
@@ -112,13 +123,48 @@ def decompress(
     a buffer that's too small is a `ValueError`. After an error what it holds is undefined. More content than
     `max_output_size` bytes is a `LimitError`, before any memory is spent on it.
     """
-    room = _Room(None if out is None else codec.byte_view(out), max_output_size)
-    pieces = codec.decode_blocks(
-        _slices(codec.byte_view(data)), into=room.take, read_size=None, threads=threads
-    )
-    if out is None:
-        return b"".join(pieces)
-    return sum(map(len, pieces))
+    view = codec.byte_view(data)
+    whole = None if out is not None else _Whole(_content_length(view, max_output_size))
+    room = _Room(whole.view if whole else codec.byte_view(out), whole is not None, max_output_size)
+    pieces = codec.decode_blocks(_slices(view), into=room.take, read_size=None, threads=threads)
+    if whole is None:
+        return sum(map(len, pieces))
+    content = list(pieces)
+    del room, pieces
+    return whole.take(content)
+
+
+def _content_length(view: memoryview, limit: int | None) -> int:
+    """Tell how much memory an archive's content surely needs, by its index; 0 where that's in doubt."""
+    if len(view) < _WORTH_A_LOOK:
+        return 0
+    try:
+        members = read_members(lambda offset, size: view[offset : offset + size], len(view))
+    except Error:
+        return 0  # reading in order tells what's wrong
+    length = sum(member.content_length for member in members)
+    return 0 if length > _PLAUSIBLE * len(view) or (limit is not None and length > limit) else length
+
+
+class _Whole:
+    """A content in one piece that becomes `bytes` without a copy."""
+
+    def __init__(self, length: int) -> None:
+        self._length = length
+        self._file = io.BytesIO()
+        if length:
+            self._file.seek(length - 1)
+            self._file.write(b"\0")
+        self.view = self._file.getbuffer()
+
+    def take(self, pieces: list[memoryview]) -> bytes:
+        """Return the content that the pieces make, most of them parts of the view."""
+        if sum(map(len, pieces)) != self._length:
+            return b"".join(pieces)
+        for piece in pieces:
+            piece.release()
+        self.view.release()
+        return self._file.getvalue()
 
 
 def _slices(view: memoryview) -> Callable[[int], memoryview]:
@@ -134,12 +180,13 @@ def _slices(view: memoryview) -> Callable[[int], memoryview]:
 
 
 class _Room:
-    """Where decompressed content goes: into a caller's buffer, or new memory; within a limit."""
+    """Where decompressed content goes: into a buffer, then into new memory if that may be; within a limit."""
 
-    def __init__(self, out: memoryview | None, limit: int | None) -> None:
-        if out is not None and out.readonly:
+    def __init__(self, out: memoryview, grows: bool, limit: int | None) -> None:
+        if out.readonly:
             raise TypeError("a buffer to decompress into must be writable")
         self._out = out
+        self._grows = grows
         self._limit = limit
         self._used = 0
 
@@ -150,8 +197,8 @@ class _Room:
             raise LimitError(
                 f"the content is larger than the limit of {self._limit} bytes: raise that, or refuse it"
             )
-        if self._out is None:
-            return bytearray(size)
-        if self._used > len(self._out):
+        if self._used <= len(self._out):
+            return self._out[begin : self._used]
+        if not self._grows:
             raise ValueError(f"the content is larger than the {len(self._out)} bytes of the buffer")
-        return self._out[begin : self._used]
+        return bytearray(size)

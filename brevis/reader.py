@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
+import stat
 import sys
 from bisect import bisect_right
 from itertools import islice
@@ -24,6 +26,52 @@ if TYPE_CHECKING:
 Piece: TypeAlias = "bytes | bytearray | memoryview"
 
 _NOTHING = memoryview(b"")
+
+
+class PositionedFile(io.RawIOBase):
+    """A regular file that is read by position: it shares none with other threads or forked processes."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file = file
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Move the position, from the file's start or end."""
+        self._position = offset + (os.fstat(self.fileno()).st_size if whence == os.SEEK_END else 0)
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        """Read at most `size` bytes from the position on."""
+        data = os.pread(self.fileno(), size, self._position)
+        self._position += len(data)
+        return data
+
+
+def open_source(path: Any) -> io.RawIOBase | io.BufferedReader:
+    """Open an archive by its path."""
+    file = io.FileIO(path)
+    try:
+        regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+    except BaseException:
+        file.close()
+        raise
+    return PositionedFile(file) if regular and hasattr(os, "pread") else io.BufferedReader(file)
 
 
 class Source:
@@ -51,6 +99,11 @@ class Source:
             data = bytes(data) + more
         return data
 
+    def size(self) -> int:
+        """Return the size of the archive, to the end of its file."""
+        end: int = self._file.seek(0, os.SEEK_END)
+        return end - self._origin
+
     def in_order(self) -> Callable[[int], Piece]:
         """Return a function that reads on from the archive's first byte, whatever else is read in between."""
         if not self.seekable:
@@ -68,7 +121,7 @@ class Source:
 
     def members(self) -> list[Member]:
         """Read what footers and indexes tell; where they're broken, reading in order gives the verdict."""
-        return read_members(self.read_at, self._file.seek(0, os.SEEK_END) - self._origin)
+        return read_members(self.read_at, self.size())
 
     def block(self, place: Place, chunk_log2: int) -> Block:
         """Fetch the record that an index speaks of."""
@@ -114,6 +167,7 @@ class Reader:
         self._view = _NOTHING
         self._begin = self._end = 0  # of the view, in the content
         self._fault: Exception | None = None
+        self._busy = False
         self._pieces = self._from_start()
         self._index: Index | None = None
         self._index_wanted = source.seekable
@@ -127,6 +181,13 @@ class Reader:
                 return _NOTHING
         return self._view[self.position - self._begin :]
 
+    def at_hand(self, size: int) -> memoryview | None:
+        """Return the next `size` bytes if they're at hand; most reads are small and need no more."""
+        begin = self.position - self._begin
+        if begin < 0 or begin + size > len(self._view):
+            return None
+        return self._view[begin : begin + size]
+
     def length(self) -> int:
         """Return the length of the whole content."""
         index = self._find_index()
@@ -139,48 +200,79 @@ class Reader:
         finally:
             self.position = here
 
-    def put_back(self, pieces: list[memoryview]) -> None:
-        """Take back what was read last, to be read again."""
-        self._view = memoryview(b"".join(pieces))
-        self.position -= len(self._view)
-        self._begin = self.position
+    def put_back(self, position: int, pieces: list[memoryview]) -> None:
+        """Take back what was read from a position on, to be read again."""
+        end = position + sum(map(len, pieces))
+        self._view = memoryview(b"".join([*pieces, self._view[end - self._begin :]]))
+        self.position = self._begin = position
+        self._end = position + len(self._view)
+
+    def forked(self) -> None:
+        """Note that this is a copy in another process, where nobody works for it."""
+        self._pieces = self._from_start()  # the generator must not be touched: it may be running over there
+        self._busy = False
+        self._lose(None)
 
     def close(self) -> None:
         """Stop the work under way."""
         self._pieces.close()
         self._view = _NOTHING
 
+    def _lose(self, cause: BaseException | None) -> None:
+        """Give up the work under way; the next read begins anew, where the source can seek."""
+        self._fault = InterruptedError(errno.EINTR, "reading was interrupted, and can't begin anew")
+        if isinstance(cause, Exception) and not self._source.seekable:
+            self._fault = cause
+        self._view = _NOTHING
+        self._begin = self._end = self.position
+
     def _advance(self) -> bool:
+        if isinstance(self._fault, InterruptedError) and self._source.seekable:
+            self._begin_again(self._end)
         if self._fault is not None:
             raise self._fault.with_traceback(None)
+        if self._busy:
+            raise RuntimeError("reentrant call: a signal handler reads what it has interrupted")
+        self._busy = True
         try:
             view = next(self._pieces, None)
-        except Exception as fault:
+            if view is None:
+                return False
+            self._view = view
+            self._begin, self._end = self._end, self._end + len(view)
+        except Error as fault:
             self._fault = fault  # the generator is over now, and its silence must not pass for the end
             raise
-        except BaseException:
-            self._fault = InterruptedError(errno.EINTR, "reading was interrupted before")
+        except BaseException as cause:
+            self._lose(cause)
             raise
-        if view is None:
-            return False
-        self._view = view
-        self._begin, self._end = self._end, self._end + len(view)
+        finally:
+            self._busy = False
         return True
 
     def _relocate(self) -> None:
         index = self._find_index() if self.position else None
-        if index is not None:
-            number, begin = index.find(self.position)
-            if begin != self._end or self._fault is not None:  # otherwise that chunk is the next one anyway
-                self._restart(begin, self._from_index(index, number))
-        elif self.position < self._begin or isinstance(self._fault, InterruptedError):
+        if index is None:
+            if self.position < self._begin:
+                self._restart(0, self._from_start())
+        elif index.find(self.position)[1] != self._end or self._fault is not None:
+            self._begin_again(self.position)  # otherwise that chunk is the next one anyway
+
+    def _begin_again(self, position: int) -> None:
+        """Begin where `position` can be had soonest."""
+        index = self._find_index() if position else None
+        if index is None:
             self._restart(0, self._from_start())
+        else:
+            number, begin = index.find(position)
+            self._restart(begin, self._from_index(index, number))
 
     def _restart(self, begin: int, pieces: Generator[memoryview, None, None]) -> None:
+        self._lose(None)  # as long as this may be interrupted
         self._pieces.close()
-        self._view, self._fault = _NOTHING, None
         self._begin = self._end = begin
         self._pieces = pieces
+        self._fault = None
 
     def _from_start(self) -> Generator[memoryview, None, None]:
         yield from codec.decode_blocks(self._source.in_order(), threads=self._threads)
@@ -193,9 +285,9 @@ class Reader:
 
     def _find_index(self) -> Index | None:
         if self._index_wanted:
-            self._index_wanted = False
             with contextlib.suppress(Error):
                 self._index = Index(self._source.members())
+            self._index_wanted = False
         return self._index
 
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-_TRIES = 100  # names of 48 random bits: a second try is already next to impossible
 _WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_NAMELESS = getattr(os, "O_TMPFILE", 0)
 _CREATE = _WRITE | os.O_CREAT | os.O_EXCL
 
 
@@ -54,8 +54,9 @@ def write_all(file: _RawWriter, data: Buffer, name: str | None = None) -> None:
 class Target:
     """A file written beside its place under a name of its own, and put there when it's complete.
 
-    A device or pipe has nothing to replace, so it's written as it is. `discard` may be called at any time,
-    from a signal handler too, and leaves nothing behind.
+    Where the system has files without a name (Linux), it gets one only then, so that even a process that's
+    killed leaves nothing behind. A device or pipe has nothing to replace, so it's written as it is. `discard`
+    may be called at any time, from a signal handler too.
     """
 
     def __init__(self, path: str, *, replace: bool, mode: int = 0o666) -> None:
@@ -66,6 +67,7 @@ class Target:
         self._replace = replace
         self._mode = mode
         self._temporary: str | None = None
+        self._nameless = False
         self._descriptor = -1
 
     def __enter__(self) -> Target:
@@ -79,7 +81,7 @@ class Target:
 
     def open(self) -> None:
         """Start: refuse a folder, and a file that's already there unless it may be replaced."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(FileNotFoundError):  # other errors would come up in the end, so let them now
             self.previous = os.stat(self.path)
         if self.previous is not None and stat.S_ISDIR(self.previous.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.path)
@@ -95,23 +97,35 @@ class Target:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.path)
 
     def _create(self) -> None:
-        folder = os.path.dirname(self.path)
         # What replaces a file may be as private as that was, which its mode says only in the end.
         mode = self._mode if self.previous is None else 0o600
-        for attempt in range(_TRIES):
+        with contextlib.suppress(OSError):
+            self._create_nameless(mode)
+            return
+        try:
             # The name is kept before the file is there: a signal between the two can't leave it behind.
-            self._temporary = os.path.join(folder, f".brevis-{os.urandom(6).hex()}.tmp")
-            try:
-                self._descriptor = os.open(self._temporary, _CREATE, mode)
-            except FileExistsError:
-                self._temporary = None
-                if attempt == _TRIES - 1:
-                    raise
-            except OSError as error:
-                self._temporary = None
-                raise OSError(error.errno, error.strerror, self.path) from error
-            else:
-                return
+            self._temporary = self._new_name()
+            self._descriptor = os.open(self._temporary, _CREATE, mode)
+        except OSError as error:
+            self._temporary = None
+            raise OSError(error.errno, error.strerror, self.path) from error
+
+    def _create_nameless(self, mode: int) -> None:
+        if not _NAMELESS:
+            raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+        self._descriptor = os.open(self._folder, _WRITE | _NAMELESS, mode)
+        if not os.path.exists(f"/proc/self/fd/{self._descriptor}"):  # where it gets its name from
+            self._close()
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        self._nameless = True
+
+    @property
+    def _folder(self) -> str:
+        return os.path.dirname(self.path) or os.curdir
+
+    def _new_name(self) -> str:
+        """Return a name beside the target; with 48 random bits no other file has it."""
+        return os.path.join(os.path.dirname(self.path), f".brevis-{os.urandom(6).hex()}.tmp")
 
     def fileno(self) -> int:
         """Return the descriptor that's written to."""
@@ -134,7 +148,7 @@ class Target:
 
         Without a mode it keeps that of the file it replaces.
         """
-        if self._temporary is None:
+        if not self._nameless and self._temporary is None:
             self._close()
             return
         os.fsync(self._descriptor)
@@ -142,8 +156,10 @@ class Target:
             mode = stat.S_IMODE(self.previous.st_mode)
         if os.name == "nt":
             self._close()  # Windows renames no open file
-        self._rename(self._temporary)
-        self._temporary = None
+        try:
+            self._put_in_place()
+        except OSError as error:  # which may speak of the other name
+            raise OSError(error.errno, error.strerror, self.path) from None
         # A descriptor is surer than the name, at which another file may stand by now. And a file system
         # without modes or times is no reason to fail.
         place = self.path if self._descriptor < 0 else self._descriptor
@@ -154,6 +170,28 @@ class Target:
                 os.utime(place, ns=times)
         self._close()
 
+    def _put_in_place(self) -> None:
+        if self._nameless:
+            if self.previous is None:
+                with contextlib.suppress(FileExistsError):
+                    self._link(self.path)
+                    return
+                self._refuse_existing()
+            self._temporary = self._new_name()
+            self._link(self._temporary)
+        assert self._temporary is not None
+        self._rename(self._temporary)
+        self._temporary = None
+
+    def _link(self, path: str) -> None:
+        """Give the nameless file a name that's new."""
+        folder = os.open(self._folder, os.O_RDONLY)  # with a folder given, Python follows the link in /proc
+        try:
+            name = os.path.basename(path)
+            os.link(f"/proc/self/fd/{self._descriptor}", name, dst_dir_fd=folder, follow_symlinks=True)
+        finally:
+            os.close(folder)
+
     def _rename(self, temporary: str) -> None:
         if self._replace:
             os.replace(temporary, self.path)
@@ -161,7 +199,7 @@ class Target:
         try:
             os.link(temporary, self.path)  # unlike a rename, it never replaces a file that has just come
         except FileExistsError:
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.path) from None
+            raise
         except OSError:
             self._refuse_existing()
             os.rename(temporary, self.path)

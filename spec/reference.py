@@ -256,15 +256,14 @@ class Container:
         demand(crc32(body) == int.from_bytes(crc, "little"), "corrupt", "[R7] CRC of a body")
         demand((tag == FOOTER) == (member.index is not None), "malformed", "[R8] index and footer not last")
         place = (self.unit - member.start, end - self.unit)
-        if tag in (CHUNK, LAYOUT):
-            check_content_head(body, 1 << member.c, range(1, 65), "K1")
         if tag == CHUNK:
+            check_content_head(body, 1 << member.c, range(1, 65), "K1")
             content = read_content(body, origin)
             self.released.append(content)
             member.crcs += body[4:8]
             member.chunks.append((*place, len(content)))
         elif tag == LAYOUT:
-            check_content_head(body, 1 << 20, range(8, 9), "L1")
+            check_content_head(body, 1 << min(20, member.c), range(8, 9), "L1")
             if self.with_layouts:
                 self.entries += read_layout(read_content(body, origin), self.members)
             member.layouts.append(place)
@@ -437,6 +436,7 @@ def read_literal(node: Node, code: Cursor) -> None:
             parameters, blocks = code.number(0, 63), code.number(1, 65536)
             lanes, k, q = 1 << (parameters & 7), 8 + (parameters >> 3), -(-n // blocks)
             code.demand(lanes <= 64 and blocks == -(-n // q), "lanes or blocks out of range")
+            code.demand(lanes == 64 or q <= 65536 * lanes, "too many words of a block for its lanes")
             node.operands = [lanes, k, q, code.number(1, 1 << 64)]
             for _ in range(blocks):
                 node.operands.append(code.number(4 * lanes, 1 << 64))

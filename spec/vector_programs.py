@@ -270,12 +270,20 @@ def parse_options(node: Node, text: str) -> None:
 
 
 def assign_types(node: Node, w: int, n: int) -> None:
-    """Types flow down (§4.1). Below a node at fault they have no meaning: children get the node's own."""
+    """Types flow down (§4.1). Below a node at fault they may have no meaning: children get the node's own."""
     node.w, node.n = w, n
-    types = [] if node.marked else child_types(node, w, n)
+    types = types_at_fault(node, w, n) if node.marked else child_types(node, w, n)
     for child, (child_w, child_n) in itertools.zip_longest(node.children, types, fillvalue=(w, n)):
         if isinstance(child, Node):
             assign_types(child, child_w, child_n)
+
+
+def types_at_fault(node: Node, w: int, n: int) -> list[tuple[int, int]]:
+    try:
+        types = child_types(node, w, n)
+    except (ArithmeticError, LookupError, ValueError):
+        return []
+    return types if all(1 <= x <= 64 and 1 <= y <= 1 << 24 for x, y in types) else []
 
 
 def child_types(node: Node, w: int, n: int) -> list[tuple[int, int]]:
@@ -384,7 +392,8 @@ def table_of(node: Node) -> bytes:
 def huffman_bits(node: Node, words: list[int]) -> bytes:
     codes = huffman_codes(list(node.table), list(node.table.values()))
     bits = "".join(codes[word] for word in words) + node.options.get("tail", "")
-    return bytes_of_bits(bits) + bytes.fromhex(node.options.get("more", ""))
+    coded = bytes_of_bits(bits)
+    return coded[: len(coded) - int(node.options.get("cut", 0))] + bytes.fromhex(node.options.get("more", ""))
 
 
 def rans_payload(node: Node, words: list[int]) -> tuple[bytes, list[int]]:
@@ -414,10 +423,11 @@ def rans_payload(node: Node, words: list[int]) -> tuple[bytes, list[int]]:
 
 
 def evaluate(node: Node) -> array:
-    """The words of a sound node: what §4.3 says, in lists of words, up to 2^24 of them."""
-    if node.marked:
-        raise ValueError("a node that is at fault has no words")
+    """The words of a sound node: what §4.3 says, up to 2^24 of them. A literal has the words that are listed.
+    A node at fault may have words too: those that come of it where the fault is not noticed."""
     w, n, operands, mask = node.w, node.n, node.operands, (1 << node.w) - 1
+    if node.marked and [(child.w, child.n) for child in node.children] != types_at_fault(node, w, n):
+        raise ValueError("an operator whose children cannot have the types that it demands")
     children = [evaluate(child) for child in node.children]
     first = children[0] if children else array("Q")
     match node.name:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import gc
+import io
 import json
 import random
 import signal
@@ -604,3 +605,14 @@ def test_chunks_can_be_had_by_the_index() -> None:
         assert codec.decode_chunk(block) == SAMPLE[place.begin : place.begin + place.content_length]
     later = [b for b in blocks(archive) if b.tag == CHUNK][5:]
     assert b"".join(codec.decode_each(later, threads=2)) == SAMPLE[member.chunks[5].begin :]
+
+
+def test_a_program_that_fails_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Should the encoder ever be wrong: the bytes as they are, and a warning."""
+    content = bytes(range(256)) * 64
+    wrong = b"\x10\x07"  # all sevens
+    monkeypatch.setattr(codec.search.Shape, "encode", lambda self, content: wrong)
+    with pytest.warns(RuntimeWarning, match="stored as it is"):
+        encoder = codec.Encoder(threads=1, kind=Kind("U8", (64, 256)))
+        archive = b"".join([*encoder.write(content), *encoder.finish()])
+    assert b"".join(codec.decode_blocks(io.BytesIO(archive).read, threads=1)) == content

@@ -418,6 +418,7 @@ def test_wrong_direction_is_unsupported() -> None:
     for call in calls:
         with pytest.raises(io.UnsupportedOperation):
             call()
+    target.close()
 
 
 @pytest.mark.parametrize("mode", ["rb", "wb"])

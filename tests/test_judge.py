@@ -516,6 +516,30 @@ def test_limits_of_memory():
     assert seen == {"content", "invalid"}
 
 
+@pytest.mark.parametrize("lanes_log", range(8))
+def test_words_for_each_lane(lanes_log):
+    """Blocks of around 65,536 words a lane; only the code is there, so the offset tells."""
+    most = 65536 << lanes_log
+    for blocks in (1, 2, 3, 7):
+        for n in {blocks * most + more for more in (-1, 0, 1, blocks)} | {blocks * 65536, blocks * 65536 + 1}:
+            sizes = varint(4 << lanes_log) * blocks
+            if n <= 1 << 24:
+                judge(8, n, b"\4" + bytes([lanes_log, blocks, 1]) + sizes)
+
+
+def test_sums_of_sizes():
+    """P3 where sizes sum to 2^64 or so, in one literal or two, and the rest of the sum is there or not."""
+    near = [(1 << 63) + more for more in (-2, 0, 2)] + [(1 << 64) - more for more in (2, 4, 20)]
+    for one in near:
+        for two in [*near, 4, 6, 18, 20, 24]:
+            for rest in (0, 1, 4, 14, 16):
+                sizes = varint(two) + varint(one)
+                judge(8, 8, b"\4\0\2" + varint(10) + sizes + bytes(rest))
+                judge(8, 8, b"\x11\2\4\3" + varint(one) + b"\4\0\1" + varint(1) + varint(two) + bytes(rest))
+                judge(8, 8, b"\x11\2\4\4\0\2" + varint(10) + sizes + b"\x10\xff\2" + bytes(rest))
+                judge(8, 8, b"\x11\2\4\4\0\2" + varint(10) + sizes + b"\x42" + bytes(rest))
+
+
 # Whole archives. Theirs are layouts and metadata too.
 
 CHUNK_LOG2 = 12
@@ -710,7 +734,7 @@ def judge_notes(rng):
 
 
 def test_heads_of_layouts():
-    """K1 and L1, for who looks at layouts and who does not."""
+    """L1, for who looks at layouts and who does not."""
     for c in (12, 19, 20, 21, 24):
         for size in (0, 1, 2, (1 << c) - 1, (1 << c) + 1, 1 << 20, (1 << 20) + 1, (1 << 32) - 1):
             for w in (0, 1, 7, 8, 16, 64, 65, 255):

@@ -361,13 +361,13 @@ def test_layouts_are_programs():
 
 
 def test_heads_of_layouts():
-    """[K1] and [L1] hold even where nobody looks at layouts."""
+    """[L1] holds even where nobody looks at layouts."""
     refused(member(layout(b"\0\0", w=16)), "malformed", "L1", 32)
-    refused(member(layout(b"\0\0", w=7)), "malformed", "K1", 32)
-    refused(member(layout(b"\0\0", length=0)), "malformed", "K1", 32)
-    refused(member(layout(b"\0\0", length=4097)), "malformed", "K1", 32)
+    refused(member(layout(b"\0\0", w=7)), "malformed", "L1", 32)
+    refused(member(layout(b"\0\0", length=0)), "malformed", "L1", 32)
+    refused(member(layout(b"\0\0", length=4097)), "malformed", "L1", 32)
     refused(member(layout(b"\0\0", length=(1 << 20) + 1), c=21), "malformed", "L1", 32)
-    refused(member(layout(b"\0\0", length=(1 << 20) + 1), c=20), "malformed", "K1", 32)
+    refused(member(layout(b"\0\0", length=(1 << 20) + 1), c=20), "malformed", "L1", 32)
     text = b"\0\x10"
     for size in [65535] * 15 + [65437]:
         text += b"\0\0" + varint(size) + b"a" * size + b"\0\0"
@@ -515,6 +515,10 @@ def test_code_rules():
     refused_program(node(1, payload=b"abc"), "invalid", "P3", 1)
     refused_program(node(1, payload=b"abcde"), "invalid", "P3", 1)
     refused_program((const(1)[0], b"\0"), "invalid", "P3", 2)
+    wrapping = node(4, 0, 2, 10, 1 << 63, 1 << 63, payload=bytes(10))  # 2^64 and what is there
+    refused_program(wrapping, "invalid", "P3", 24)
+    refused_program(concat([2], (wrapping[0], b""), const(256)), "invalid", "P2", 3 + 24)
+    refused_program(concat([2], (wrapping[0], b""), node(0x42)), "unsupported", "P1", 3 + 24)
 
 
 @pytest.mark.parametrize(
@@ -948,6 +952,23 @@ def test_rans_by_hand():
     table = to_bytes(table_bits([5, 6], [128, 128], 8, precision=15))
     program = node(4, 0, 1, len(table), 4, payload=table + u32(262400))
     check_words([5, 6], 8, program)
+
+
+@pytest.mark.parametrize("lanes_log", range(7))
+def test_limit_of_words_for_each_lane(lanes_log):
+    """65,536 words of a block for each lane, unless there are 64."""
+    table = to_bytes(table_bits([5, 6], [32767, 1], 8, precision=15))
+    lanes, most = 1 << lanes_log, 65536 << lanes_log
+    for blocks, n in [(1, most), (1, most + 1), (2, most + 1), (2, 2 * most), (2, 2 * most + 1)]:
+        program = node(4, 7 << 3 | lanes_log, blocks, len(table), *[4 * lanes] * blocks)
+        sound = lanes == 64 or -(-n // blocks) <= most
+        data = member(chunk(b"", 8, program, length=n), c=24)
+        refused(data, "invalid", "P3" if sound else "P2", 32 + 25 + (len(program[0]) if sound else 0))
+    if lanes_log == 0:
+        words = [5] * (most - 1) + [6]
+        check_words(words, 8, rans(words, {5: 32767, 6: 1}, 8, k=15))
+        program = rans([5, *words], {5: 32767, 6: 1}, 8, k=15)
+        refused(member(chunk(bytes([5, *words]), 8, program), c=17), "invalid", "P2", 32 + 25)
 
 
 def test_limit_of_blocks():

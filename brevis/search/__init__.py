@@ -8,7 +8,7 @@ safetensors name, or None for bytes) and `shape`.
 from __future__ import annotations
 
 from brevis.ops import Unfit
-from brevis.search.choice import choose, encode_fallback
+from brevis.search.choice import choose, encode_fallback, stored
 from brevis.search.shapes import Shape
 
-__all__ = ["Shape", "Unfit", "choose", "encode_fallback"]
+__all__ = ["Shape", "Unfit", "choose", "encode_fallback", "stored"]

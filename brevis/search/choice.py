@@ -85,9 +85,14 @@ def choose(content: Buffer, kind: Kind, level: int) -> Shape:
     return shapes[0] if len(shapes) == 1 else smallest(shapes, content)
 
 
+def stored(content: Buffer) -> tuple[int, bytes]:
+    """(width, program) of the bytes as they are."""
+    return 8, write(encode(RAW, Words.of(content, 8)))
+
+
 def encode_fallback(content: Buffer, kind: Kind, level: int) -> tuple[int, bytes]:
     """(width, program) for any content, whatever it is: chosen for itself, at worst stored as it is."""
-    raw = 8, write(encode(RAW, Words.of(content, 8)))
+    raw = stored(content)
     try:
         shape = choose(content, kind, level)
         chosen = shape.width, shape.encode(content)

@@ -18,9 +18,9 @@ from brevis.sources import DTYPE_BITS, Layout
 MAX_HEADER_LENGTH = 100_000_000  # the official parser's limit
 MAX_DEPTH = 100  # the official parser gives up at a depth of 127, and nothing sane comes near
 
-# Texts of one member of the header that are parsed at once: a value becomes up to thirty times as large in memory, so a header of
-# nothing but brackets would need gigabytes. 255 dimensions of 20 digits take a tenth of the first; whoever keeps more metadata
-# than the second has the file compressed as bytes.
+# Texts of one member of the header that are parsed at once: a value becomes up to thirty times as large in
+# memory, so a header of nothing but brackets would need gigabytes. 255 dimensions of 20 digits take a tenth
+# of the first; whoever keeps more metadata than the second has the file compressed as bytes.
 MAX_TENSOR_TEXT = 1 << 16
 MAX_METADATA_TEXT = 1 << 22
 _SPACE = re.compile(r"[ \t\n\r]*")
@@ -89,7 +89,7 @@ def _members(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _value(text: str, position: int, limit: int) -> tuple[Any, int]:
-    """Read a value of at most `limit` characters; what describes a tensor mostly ends with the next bracket."""
+    """Read a value of at most `limit` characters; a tensor's mostly ends with the next bracket."""
     end = text.find("}", position, position + limit) + 1
     try:
         value, size = _DECODER.raw_decode(text[position:end])

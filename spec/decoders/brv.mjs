@@ -277,7 +277,9 @@ function readRans(code, w, n) {
   const lanes = 2 ** (parameters & 7);
   code.demand(lanes <= 64, 'more than 64 lanes');
   const blocks = code.number(1, 65536);
-  code.demand(blocks === Math.ceil(n / Math.ceil(n / blocks)), 'blocks without words');
+  const perBlock = Math.ceil(n / blocks);
+  code.demand(blocks === Math.ceil(n / perBlock), 'blocks without words');
+  code.demand(lanes === 64 || perBlock <= 65536 * lanes, 'too many words of a block for its lanes');
   const tableSize = code.operand(1, Infinity);
   const sizes = Array.from({ length: blocks }, () => code.operand(4 * lanes, Infinity));
   code.demand(sizes.every((size) => size % 2n === 0n), 'an odd block size');
@@ -459,7 +461,7 @@ class Code {
 
   node(w, n, depth) {
     this.opcodeAt = this.at;
-    this.demand(this.at < this.bytes.length, 'the code ends before an opcode');
+    this.demand(this.at < this.bytes.length, 'the body ends before an opcode');
     const operator = OPERATORS[this.bytes[this.at++]];
     check(operator, 'unsupported', '[P1] an operator of no known number', this.origin + this.opcodeAt);
     const { types = [], payload = 0, charge = 0, lacks = null, ...operands } = operator.read(this, w, n);
@@ -618,12 +620,14 @@ class Decoder {
     return { tag, body };
   }
 
-  /** [K1] [L1] and an entry for the index. */
+  /** [K1], or [L1] for a layout, and an entry for the index. */
   block(member, list, body, known) {
     const [D, w] = [body.readUInt32LE(0), body[8]];
-    check(D >= 1 && D <= 2 ** member.c, 'malformed', `[K1] a content of ${D} bytes`);
-    check(w >= 1 && w <= 64 && (8 * D) % w === 0, 'malformed', `[K1] a width of ${w} bits`);
-    check(list === 'chunks' || (w === 8 && D <= 2 ** 20), 'malformed', '[L1] width or length of a layout');
+    const ofChunk = list === 'chunks';
+    const most = ofChunk ? 2 ** member.c : Math.min(2 ** 20, 2 ** member.c);
+    check(D >= 1 && D <= most, 'malformed', `[K1] [L1] a content of ${D} bytes`);
+    const fits = ofChunk ? w >= 1 && w <= 64 && (8 * D) % w === 0 : w === 8;
+    check(fits, 'malformed', `[K1] [L1] a width of ${w} bits`);
     member[list].push({ gap: this.unit - member.ends[list], size: this.source.position - this.unit, ...known });
     member.ends[list] = this.source.position;
     return { D, w };
