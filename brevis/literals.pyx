@@ -182,7 +182,9 @@ cdef struct RansState:
 cdef int rans_check(Node *node, Type *children) noexcept nogil:
     cdef uint64_t lanes, blocks = node.operands[1], words, size
     cdef size_t i
-    if node.operands[0] >= 64 or (node.operands[0] & 7) > 6 or blocks < 1 or blocks > min(node.count, <uint64_t>MAX_BLOCKS) or node.operands[2] < 1:
+    if node.operands[0] >= 64 or (node.operands[0] & 7) > 6 or node.operands[2] < 1:
+        return INVALID
+    if blocks < 1 or blocks > min(node.count, <uint64_t>MAX_BLOCKS):
         return INVALID
     lanes = <uint64_t>1 << (node.operands[0] & 7)
     words = (node.count - 1) // blocks + 1
