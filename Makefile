@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: build test demo bench lint clean
+.PHONY: build test fuzz asan demo bench lint clean
 
 # Packages of the chores that have run so far; a stamp each, so that a demo does not install what only tests need.
 $(BIN)/python:
@@ -25,6 +25,15 @@ build: $(VENV)/built
 
 test: $(VENV)/with-test  ## the whole test suite
 	$(BIN)/python -m pytest
+
+FUZZ_SECONDS ?= 30
+FUZZ_TARGETS := decode judge roundtrip streams random_access canonical
+
+fuzz: $(VENV)/with-test  ## each fuzzing target for FUZZ_SECONDS
+	for target in $(FUZZ_TARGETS); do $(BIN)/python fuzz/$$target.py --seconds $(FUZZ_SECONDS) || exit 1; done
+
+asan: $(VENV)/with-test  ## the core and its regressions under the sanitizers of gcc
+	$(BIN)/python fuzz/asan.py
 
 demo: $(VENV)/with-bench  ## a real checkpoint through brevis and its peers
 	$(BIN)/python bench/demo.py

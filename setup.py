@@ -20,8 +20,23 @@ ROOMS = {
 }
 
 DEBUG = bool(os.environ.get("BREVIS_DEBUG"))  # bounds checks and assertions
+ASAN = bool(os.environ.get("BREVIS_ASAN"))  # sanitizers, for fuzz/asan.py alone
 WINDOWS = sys.platform == "win32"
 CFLAGS = [] if WINDOWS else ["-std=c11", "-fvisibility=hidden", "-O0" if DEBUG else "-O3"]
+LDFLAGS = []
+if ASAN:
+    # Python's own flags have -fwrapv, under which an overflow is no fault.
+    LDFLAGS = ["-fsanitize=address,undefined"]
+    CFLAGS += [
+        *LDFLAGS,
+        "-fno-wrapv",
+        "-fno-sanitize-recover=undefined",
+        "-fno-omit-frame-pointer",
+        "-g",
+        "-O1",
+    ]
+
+PLANTED = Extension("planted", ["fuzz/planted.c"], extra_compile_args=CFLAGS, extra_link_args=LDFLAGS)
 
 setup(
     ext_modules=cythonize(
@@ -35,6 +50,7 @@ setup(
                 include_dirs=["brevis/kernels"],
                 depends=["setup.py", *glob("brevis/kernels/*.h")],
                 extra_compile_args=CFLAGS,
+                extra_link_args=LDFLAGS,
             )
             for room, kernels in ROOMS.items()
         ],
@@ -47,5 +63,6 @@ setup(
             "initializedcheck": DEBUG,
         },
         nthreads=0 if WINDOWS else os.cpu_count() or 1,
-    ),
+    )
+    + [PLANTED] * ASAN,
 )

@@ -1,11 +1,9 @@
 """Tests of spec/reference.py on archives built here by hand, from FORMAT.md alone.
 
-The builder and the encoders below share no code with the reference decoder. `program(...)` helpers give
-(code, payloads) pairs; `archive` wraps records in a member.
+The builder (fuzz/parts.py) and the encoders behind it share no code with the reference decoder. What makes
+programs gives (code, payloads) pairs; `member` wraps records.
 """
 
-import functools
-import importlib.util
 import random
 import struct
 import subprocess
@@ -16,216 +14,32 @@ from zlib import crc32
 
 import pytest
 
-PATH = Path(__file__).resolve().parent.parent / "spec" / "reference.py"
-SPEC = importlib.util.spec_from_file_location("brv_reference", PATH)
-reference = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(reference)
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "fuzz"))
 
-# The builder
+from parts import (
+    chunk,
+    concat,
+    const,
+    header,
+    huffman,
+    layout,
+    literal,
+    member,
+    node,
+    rans,
+    raw,
+    record,
+    reference,
+    table_bits,
+    u32,
+    u64,
+    with_crc,
+)
+from vector_programs import bit_field as field
+from vector_programs import bytes_of_bits as to_bytes
+from vector_programs import exp_golomb, pack, rans_block, varint
 
-
-def varint(x):
-    out = b""
-    while x > 127:
-        out += bytes([x % 128 + 128])
-        x //= 128
-    return out + bytes([x])
-
-
-def u32(x):
-    return struct.pack("<I", x)
-
-
-def u64(x):
-    return struct.pack("<Q", x)
-
-
-def with_crc(data):
-    return data + u32(crc32(data))
-
-
-def header(c=12, version=1, zero=0, must=0, may=0, magic=b"\x89BRV\r\n\x1a\n"):
-    return with_crc(magic + bytes([version, c]) + struct.pack("<H", zero) + u64(must) + u64(may))
-
-
-def record(tag, body, length=None, sync=b"\xab\x72\xc6"):
-    return with_crc(sync + bytes([tag]) + u64(len(body) if length is None else length)) + with_crc(body)
-
-
-def body(content, w, program, crc=None, length=None):
-    code, payload = program
-    length = len(content) if length is None else length
-    return u32(length) + u32(crc32(content) if crc is None else crc) + bytes([w]) + code + payload
-
-
-def chunk(content, w, program, tag=1, **changes):
-    return record(tag, body(content, w, program, **changes))
-
-
-def layout(content, w=8, program=None, **changes):
-    return chunk(content, w, program or raw(content), tag=0x81, **changes)
-
-
-def member(*records, c=12, index=None, footer=None, between=b"", behind=b""):
-    """A member; `index` and `footer` change bodies, `between` and `behind` stand around the footer."""
-    head, rows, names, crcs, length = header(c), [], [], b"", 0
-    chunk_end = layout_end = position = 32
-    for item in records:
-        if item[3] == 1:
-            size = struct.unpack("<I", item[16:20])[0]
-            rows.append(varint(position - chunk_end) + varint(len(item)) + varint(size))
-            chunk_end, length, crcs = position + len(item), length + size, crcs + item[20:24]
-        if item[3] == 0x81:
-            names.append(varint(position - layout_end) + varint(len(item)))
-            layout_end = position + len(item)
-        position += len(item)
-    listing = varint(len(rows)) + b"".join(rows) + varint(len(names)) + b"".join(names)
-    listing = record(2, index(listing) if index else listing)
-    total = position + len(listing) + 56
-    last = u64(total) + u64(length) + u64(len(rows)) + u64(position) + u32(crc32(crcs))
-    return head + b"".join(records) + listing + between + record(3, footer(last) if footer else last) + behind
-
-
-def node(opcode, *operands, children=(), payload=b""):
-    code = bytes([opcode]) + b"".join(map(varint, operands)) + b"".join(child[0] for child in children)
-    return code, payload + b"".join(child[1] for child in children)
-
-
-def pack(words, w):
-    """Fields of w bits; eight of them fill w bytes, as one big integer."""
-    words = list(words)
-    out = b""
-    for start in range(0, len(words), 8):
-        total = sum(x << (w * i) for i, x in enumerate(words[start : start + 8]))
-        out += total.to_bytes(w, "little")
-    return out[: (w * len(words) + 7) // 8]
-
-
-def raw(data):
-    return node(1, payload=data)
-
-
-def literal(words, w):
-    return raw(pack(words, w))
-
-
-def const(c):
-    return node(0x10, c)
-
-
-def concat(sizes, *children):
-    return node(0x11, len(children), *sizes, children=children)
-
-
-# Independent encoders of §5: strings of '0' and '1', and slots dealt literally
-
-
-def field(x, k):
-    return "".join(str(x >> i & 1) for i in range(k))
-
-
-def exp_golomb(x, k):
-    x += 1 << k
-    length = x.bit_length() - 1 - k
-    high, low = x >> k, x & ((1 << k) - 1)
-    return "0" * length + "1" + field(high - (1 << length), length) + field(low, k)
-
-
-def to_bytes(bits):
-    bits += "0" * (-len(bits) % 8)
-    return bytes(int(bits[i : i + 8][::-1], 2) for i in range(0, len(bits), 8))
-
-
-def table_bits(symbols, values, w, precision=None, g=0, d=0, s=None):
-    bits = field((len(symbols) if s is None else s) - 1, 12)
-    bits += "" if precision is None else field(precision, 4)
-    bits += field(symbols[0], w) + field(g, 6) + field(d, 4)
-    runs = []
-    for symbol in symbols:
-        if runs and runs[-1][1] == symbol:
-            runs[-1][1] += 1
-        else:
-            runs.append([symbol, symbol + 1])
-    for i, (first, end) in enumerate(runs):
-        if i:
-            bits += exp_golomb(first - runs[i - 1][1] - 1, g)
-        bits += exp_golomb(end - first - 1, 1)
-    before = 0
-    for value in values:
-        difference, before = value - before, value
-        bits += exp_golomb(2 * difference if difference >= 0 else -2 * difference - 1, d)
-    return bits
-
-
-def canonical(lengths):
-    """symbol -> code as a string, for a dict symbol -> length."""
-    code, before, out = -1, 0, {}
-    for length, symbol in sorted((length, symbol) for symbol, length in lengths.items()):
-        code = (code + 1) << (length - before)
-        out[symbol], before = f"{code:0{length}b}", length
-    return out
-
-
-def huffman(words, lengths, w, tail="", **table):
-    codes = canonical(lengths)
-    symbols = sorted(lengths)
-    payload = to_bytes(table_bits(symbols, [lengths[x] for x in symbols], w, **table))
-    payload += to_bytes("".join(codes[x] for x in words) + tail)
-    return node(3, len(payload), payload=payload)
-
-
-@functools.lru_cache(8)
-def slots_of(f, k):
-    """Slot numbers of each symbol's index, in ascending order; f sums to 2^k."""
-    a = 0
-    while 1 << a < len(f):
-        a += 1
-    width = (1 << k) >> a
-    rest = {i: f[i] if i < len(f) else 0 for i in range(1 << a)}
-    share = {i: (width, i) for i in rest}
-    small = [i for i in rest if rest[i] < width]
-    large = [i for i in rest if rest[i] >= width]
-    while small:
-        i = small.pop()
-        h = large[-1]
-        share[i] = (rest[i], h)
-        rest[h] -= width - rest[i]
-        if rest[h] < width:
-            small.append(large.pop())
-    out = [[] for _ in f]
-    for slot in range(1 << k):
-        i, y = divmod(slot, width)
-        out[i if y < share[i][0] else share[i][1]].append(slot)
-    return out
-
-
-def rans_block(indices, f, k, lanes):
-    slots, states, words = slots_of(tuple(f), k), [1 << 16] * lanes, []
-    for position in range(len(indices) - 1, -1, -1):
-        symbol, lane = indices[position], position % lanes
-        x = states[lane]
-        if x >= f[symbol] << (32 - k):
-            words.append(x & 65535)
-            x >>= 16
-        states[lane] = (x // f[symbol] << k) + slots[symbol][x % f[symbol]]
-    return struct.pack(f"<{lanes}I", *states) + struct.pack(f"<{len(words)}H", *words[::-1])
-
-
-def rans(words, f, w, k=8, lanes_log=0, blocks=1, table=None, change=None, precision=15, **options):
-    """`f` is a dict symbol -> frequency, summing to 2^k; precision 15 writes frequencies as they are."""
-    symbols = sorted(f)
-    table = table or to_bytes(table_bits(symbols, [f[x] for x in symbols], w, precision, **options))
-    q = -(-len(words) // blocks)
-    indices = [symbols.index(x) for x in words]
-    parts = [
-        rans_block(indices[i : i + q], [f[x] for x in symbols], k, 1 << lanes_log)
-        for i in range(0, len(words), q)
-    ]
-    parts = change(parts) if change else parts
-    sizes = [len(part) for part in parts]
-    parameters = lanes_log | (k - 8) << 3
-    return node(4, parameters, len(parts), len(table), *sizes, payload=table + b"".join(parts))
-
+PATH = Path(reference.__file__)
 
 # Asking for verdicts
 
@@ -1019,7 +833,7 @@ def test_rans_rules():
         refused_program(program, "corrupt", rule, content=content)
 
     check_words(words, 8, rans(words, f, 8, lanes_log=1))
-    good = rans_block([x - 1 for x in words], list(f.values()), 8, 2)
+    good = rans_block([x - 1 for x in words], tuple(f.values()), 8, 2)
     assert len(good) > 12
     no(lambda _: [u32(65535) + good[4:]])
     no(lambda _: [good[:4] + u32(0) + good[8:]])
