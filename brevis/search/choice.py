@@ -66,10 +66,21 @@ EFFORTS = {
     9: Effort(5, 64, 19),
 }
 
+SURE_LEVEL = 7  # up to here estimates decide alone
+
 
 def choose(content: Buffer, kind: Kind, level: int) -> Shape:
-    """The shape for a tensor (or other run of bytes) whose first chunk is `content`."""
-    effort = EFFORTS[level]
+    """The shape for a tensor (or other run of bytes) whose first chunk is `content`.
+
+    Estimates err most for many classes, so the highest levels write the chunk in several ways.
+    """
+    levels = range(SURE_LEVEL, level + 1) if level > SURE_LEVEL else [level]
+    found = dict.fromkeys(best_shape(content, kind, EFFORTS[each]) for each in levels)
+    return smallest(list(found), content, len(memoryview(content).cast("B")))
+
+
+def best_shape(content: Buffer, kind: Kind, effort: Effort) -> Shape:
+    """The shape that costs least by estimate, or on a sample where there is no estimate."""
     rows = equal_rows(content, kind)
     if rows:
         return rows
@@ -82,7 +93,7 @@ def choose(content: Buffer, kind: Kind, level: int) -> Shape:
         shapes = list(symbols(content, kind, effort))
     else:
         shapes = list(anonymous(content, effort))
-    return shapes[0] if len(shapes) == 1 else smallest(shapes, content)
+    return smallest(shapes, content, SAMPLE)
 
 
 def stored(content: Buffer) -> tuple[int, bytes]:
@@ -113,9 +124,11 @@ def equal_rows(content: Buffer, kind: Kind) -> Shape | None:
     return Repeated(8, RAW, size)
 
 
-def smallest(shapes: list[Shape], content: Buffer) -> Shape:
-    """The shape that writes a sample of the content in the fewest bytes; the earlier one on a tie."""
-    sample = memoryview(content).cast("B")[:SAMPLE]
+def smallest(shapes: list[Shape], content: Buffer, limit: int) -> Shape:
+    """The shape that writes up to `limit` bytes of the content in the fewest; the earlier one on a tie."""
+    if len(shapes) == 1:
+        return shapes[0]
+    sample = memoryview(content).cast("B")[:limit]
 
     def size(shape: Shape) -> int:
         try:
