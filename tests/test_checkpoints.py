@@ -19,8 +19,8 @@ sys.path.insert(0, str(BENCH))
 import checkpoints  # noqa: E402
 
 # Percent of the original at level 6, whole files. The best of eleven other programs on the same files
-# (2026-11-30): 66.06, 81.75, 84.74, 65.75, 61.47, 86.05 in the order below. These are the sizes of 0.1.0, with
-# some room for another version of libzstd: a change that costs shows.
+# (2026-11-30): 66.06, 81.75, 84.74, 65.75, 61.47, 86.05 in the order below. These are the sizes of 0.1.0,
+# with some room for another version of libzstd: a change that costs shows.
 LIMITS = {
     "minilm-bf16": 65.70,
     "minilm-fp32": 81.41,
