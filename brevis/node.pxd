@@ -29,6 +29,7 @@ cdef struct Node:
     size_t at               # of the opcode in the code
     const uint64_t *operands
     size_t operand_count
+    size_t first_operand    # in the program's array, which moves while it is read
     Node *children
     unsigned child_count
     const uint8_t *payload

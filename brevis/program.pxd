@@ -17,6 +17,6 @@ cdef class Program:
     cdef read(self, unsigned width, uint64_t count, uint64_t content)
     cdef int read_operands(self, Bytes *code, Node *node) noexcept
     cdef int keep(self, uint64_t value) noexcept
-    cdef int check(self, Node *node, size_t first, Type *children) noexcept
+    cdef int check(self, Node *node, Type *children) noexcept
     cdef place_payloads(self, list order)
     cdef term_of(self, Node *node)

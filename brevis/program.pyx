@@ -102,14 +102,13 @@ cdef class Program:
             if node.op == NULL:
                 return UnsupportedError, at, f"unknown operator {code.data[code.at]:#04x}"
             code.at += 1
-            first = <unsigned>self.operand_count
+            node.first_operand = self.operand_count
             status = self.read_operands(&code, node)
             if status == NO_MEMORY:
                 raise MemoryError
-            node.operands = <const uint64_t *>first     # an index until all operands are read: the array moves
             if status == UNSUPPORTED:
                 return UnsupportedError, at, f"unknown function of {node.op.name.decode()}"
-            if status != OK or self.check(node, first, children) != OK:
+            if status != OK or self.check(node, children) != OK:
                 return InvalidProgramError, at, f"operands of {node.op.name.decode()} break its rules"
             if node.child_count and node.depth == MAX_DEPTH or self.node_count + node.child_count > MAX_NODES:
                 return InvalidProgramError, at, "too many nodes, or too deep"
@@ -129,7 +128,7 @@ cdef class Program:
                 order.append(node - self.nodes)
         self.code_size = code.at
         for i in range(self.node_count):
-            self.nodes[i].operands = self.operands + <size_t>self.nodes[i].operands
+            self.nodes[i].operands = self.operands + self.nodes[i].first_operand
         return self.place_payloads(order)
 
     cdef int read_operands(self, Bytes *code, Node *node) noexcept:
@@ -166,14 +165,9 @@ cdef class Program:
         self.operand_count += 1
         return OK
 
-    cdef int check(self, Node *node, size_t first, Type *children) noexcept:
-        cdef Node whole = node[0]
-        cdef int status
-        whole.operands = self.operands + first
-        status = node.op.check(&whole, children)
-        whole.operands = node.operands
-        node[0] = whole
-        return status
+    cdef int check(self, Node *node, Type *children) noexcept:
+        node.operands = self.operands + node.first_operand
+        return node.op.check(node, children)
 
     cdef place_payloads(self, list order):
         """Payloads lie behind the code in the order of their literals, and fill the body (P3)."""
