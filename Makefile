@@ -42,6 +42,7 @@ bench: $(VENV)/with-bench  ## sizes and speeds beside other programs, recorded i
 	$(BIN)/python bench/peers.py --record
 
 lint: $(VENV)/with-lint $(VENV)/with-bench
+	$(CC) -std=c11 -Wall -Wextra -Werror -fsyntax-only brevis/kernels/*.c
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -22,7 +22,7 @@ ROOMS = {
 DEBUG = bool(os.environ.get("BREVIS_DEBUG"))  # bounds checks and assertions
 ASAN = bool(os.environ.get("BREVIS_ASAN"))  # sanitizers, for fuzz/asan.py alone
 WINDOWS = sys.platform == "win32"
-# loops that Cython writes compare signed with unsigned; our own C is compiled with -Wextra by hand
+# loops that Cython writes compare signed with unsigned; our own C is held to -Wextra by make lint
 CFLAGS = (
     [] if WINDOWS else ["-std=c11", "-Wno-sign-compare", "-fvisibility=hidden", "-O0" if DEBUG else "-O3"]
 )
